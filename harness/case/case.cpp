@@ -132,7 +132,7 @@ json shared_fields(const ResolvedCase& c, bool with_truth) {
 
 json expected_to_json(const Expected& e) {
   json out{{"outcome", name(e.outcome)}};
-  if (!e.fault_class.empty()) out["class"] = e.fault_class;
+  if (e.fault_class != FaultClass::none) out["class"] = e.fault_class;
   if (e.phase) out["phase"] = name(*e.phase);
   if (!e.contains.empty()) out["contains"] = e.contains;
   return out;
@@ -141,7 +141,7 @@ json expected_to_json(const Expected& e) {
 Expected expected_from_json(const json& in) {
   Expected e;
   e.outcome = outcome_from_name(in.at("outcome").get_ref<const std::string&>()).value();
-  e.fault_class = in.value("class", "");
+  e.fault_class = in.value("class", FaultClass::none);
   if (auto it = in.find("phase"); it != in.end()) e.phase = phase_from_name(it->get_ref<const std::string&>());
   e.contains = in.value("contains", "");
   return e;

@@ -139,7 +139,7 @@ TEST(Case, WireFormIsTheWholeCase) {
 TEST(Case, WorkersAreNotToldTheTruth) {
   auto s = spec();
   s.producer.claim_layout = "vllm-fa-hnd";
-  s.expected = {{Outcome::fail, "axis-permuted", {}, ""}};
+  s.expected = {{Outcome::fail, FaultClass::axis_permuted, {}, ""}};
   const auto c = resolve(s, cases());
   const auto view = worker_view(c);
   for (const char* key : {"id", "title", "expected", "seed", "facts", "passes", "content"})

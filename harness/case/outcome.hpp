@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,19 +41,57 @@ enum class HangKind : std::uint8_t { stalled, runaway };
 std::string_view name(HangKind kind);
 std::optional<HangKind> hang_from_name(std::string_view name);
 
-/// The controlled vocabulary of fault classes ("axis-permuted", ...), in the order of the project's bug collection.
-struct FaultClass {
-  std::string_view name;
-  std::string_view meaning;  ///< one sentence
-  std::string_view check;    ///< what to look at in the code
+/// The controlled vocabulary of what a fault is, in the order of the project's bug collection. outcome.cpp has its words.
+enum class FaultClass : std::uint8_t {
+  none,  ///< right, or not known
+  axis_permuted,
+  kv_split_vs_interleaved,
+  wrong_stride,
+  wrong_block_size,
+  head_shard_mapping,
+  layer_missing,
+  layer_misrouted,
+  region_aliasing,
+  scale_lost,
+  scale_misplaced,
+  scale_swizzle,
+  dtype_reinterpreted,
+  packed_dim_misread,
+  stale_block,
+  read_before_ready,
+  wrong_block_id,
+  truncated,
+  over_read,
+  int32_overflow,
+  misaligned,
+  rank_mismatch,
+  registration_missing_region,
+  identity_collision,
+  copy_direction,
+  silently_skipped,
+  false_success,
+  hang_kernel,
+  hang_transfer,
+  crash,
+  capability_mismatch,
 };
+inline constexpr int fault_class_count = 31;  ///< `none` included
+std::string_view name(FaultClass fault);      ///< "axis-permuted", ...; "" for none
+std::string_view meaning(FaultClass fault);   ///< one sentence
+std::string_view advice(FaultClass fault);    ///< what to look at in the code
+std::ostream& operator<<(std::ostream& out, FaultClass fault);
+/// "" is none.
+std::optional<FaultClass> fault_class_from_name(std::string_view name);
+/// As its name; from_json throws std::runtime_error for a word that is none.
+void to_json(nlohmann::json& out, FaultClass fault);
+void from_json(const nlohmann::json& in, FaultClass& fault);
+/// All but none.
 const std::vector<FaultClass>& fault_classes();
-bool is_fault_class(std::string_view name);
 
 /// What a user requires of a case. Empty fields match anything; a case may accept several.
 struct Expected {
   Outcome outcome{Outcome::pass};
-  std::string fault_class;     ///< FAIL, HANG, CRASH: primary class
+  FaultClass fault_class{};    ///< FAIL, HANG, CRASH: primary class
   std::optional<Phase> phase;  ///< phase in which it ended
   std::string contains;        ///< a part of the message that must appear
   bool operator==(const Expected&) const = default;

@@ -53,6 +53,10 @@ struct Words<Phase> {
   static std::optional<Phase> parse(std::string_view word) { return phase_from_name(word); }
 };
 template <>
+struct Words<FaultClass> {
+  static std::optional<FaultClass> parse(std::string_view word) { return fault_class_from_name(word); }
+};
+template <>
 struct Words<Evidence> {
   static std::optional<Evidence> parse(std::string_view word) { return evidence_from_name(word); }
 };

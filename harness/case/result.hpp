@@ -26,9 +26,9 @@ struct WrongByte {
 };
 
 struct Diagnosis {
-  std::string fault_class;  ///< primary class, "" = none
-  bool exact{false};        ///< explains every observed byte; otherwise a guess, and labelled so
-  std::string text;         ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
+  FaultClass fault_class{};  ///< primary class, "" = none
+  bool exact{false};         ///< explains every observed byte; otherwise a guess, and labelled so
+  std::string text;          ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
   std::string what_to_do;
   std::vector<std::string> others;  ///< equally good explanations
 };

@@ -15,7 +15,7 @@ struct Try {
   std::int64_t number{0};  ///< from 1
   Outcome outcome{Outcome::fail};
   std::optional<Phase> phase;
-  std::string fault_class;
+  FaultClass fault_class{};
   std::string message;
   std::int64_t wall_ns{0};
 };

@@ -35,7 +35,7 @@ TEST(Words, EveryWordOfTheSuiteIsExplained) {
   for (int i = 0; i < verdict_count; ++i)
     EXPECT_TRUE(known.contains("verdict/" + std::string(name(static_cast<Verdict>(i)))));
   for (int i = 0; i < phase_count; ++i) EXPECT_TRUE(known.contains("phase/" + std::string(name(static_cast<Phase>(i)))));
-  for (const FaultClass& c : fault_classes()) EXPECT_TRUE(known.contains("fault class/" + std::string(c.name)));
+  for (const FaultClass c : fault_classes()) EXPECT_TRUE(known.contains("fault class/" + std::string(name(c))));
 }
 
 TEST(Verbs, NamesAreUniqueAndDescribed) {

@@ -101,8 +101,8 @@ const std::vector<Word>& words() {
     add(w, "phase", phases, Phase{});
     w.insert(w.end(), headline_words().begin(), headline_words().end());
     w.insert(w.end(), glossary().begin(), glossary().end());
-    for (const FaultClass& c : fault_classes())
-      w.push_back({"fault class", std::string(c.name), std::string(c.meaning), std::string(c.check)});
+    for (const FaultClass fault : fault_classes())
+      w.push_back({"fault class", std::string(name(fault)), std::string(meaning(fault)), std::string(advice(fault))});
     return w;
   }();
   return all;

@@ -13,28 +13,28 @@ namespace {
 
 // Code reports what it compares when it stops: the quantity names the class. See case/catalogue/case_reference.md for the
 // words of `about`.
-std::string class_of_quantity(const std::string& about) {
-  static const std::map<std::string, std::string> classes{{"dims", "rank-mismatch"},
-                                                          {"groups", "rank-mismatch"},
-                                                          {"heads", "head-shard-mapping"},
-                                                          {"layers", "layer-missing"},
-                                                          {"block_size", "wrong-block-size"},
-                                                          {"bytes", "truncated"},
-                                                          {"tokens", "truncated"},
-                                                          {"stride", "wrong-stride"},
-                                                          {"axes", "axis-permuted"},
-                                                          {"kv", "kv-split-vs-interleaved"},
-                                                          {"alignment", "misaligned"},
-                                                          {"registration", "registration-missing-region"},
-                                                          {"dtype", "dtype-reinterpreted"},
-                                                          {"capability", "capability-mismatch"},
-                                                          {"blocks", "wrong-block-id"},
-                                                          {"key", "identity-collision"},
-                                                          {"scales", "scale-lost"},
-                                                          {"size", "int32-overflow"},
-                                                          {"width", "packed-dim-misread"}};
+FaultClass class_of_quantity(const std::string& about) {
+  static const std::map<std::string, FaultClass> classes{{"dims", FaultClass::rank_mismatch},
+                                                         {"groups", FaultClass::rank_mismatch},
+                                                         {"heads", FaultClass::head_shard_mapping},
+                                                         {"layers", FaultClass::layer_missing},
+                                                         {"block_size", FaultClass::wrong_block_size},
+                                                         {"bytes", FaultClass::truncated},
+                                                         {"tokens", FaultClass::truncated},
+                                                         {"stride", FaultClass::wrong_stride},
+                                                         {"axes", FaultClass::axis_permuted},
+                                                         {"kv", FaultClass::kv_split_vs_interleaved},
+                                                         {"alignment", FaultClass::misaligned},
+                                                         {"registration", FaultClass::registration_missing_region},
+                                                         {"dtype", FaultClass::dtype_reinterpreted},
+                                                         {"capability", FaultClass::capability_mismatch},
+                                                         {"blocks", FaultClass::wrong_block_id},
+                                                         {"key", FaultClass::identity_collision},
+                                                         {"scales", FaultClass::scale_lost},
+                                                         {"size", FaultClass::int32_overflow},
+                                                         {"width", FaultClass::packed_dim_misread}};
   const auto found = classes.find(about);
-  return found == classes.end() ? "" : found->second;
+  return found == classes.end() ? FaultClass::none : found->second;
 }
 
 // A number that is another one cut to 32 bits, or negative.
@@ -60,7 +60,7 @@ bool shows_underflow(const std::string& text) {
   return false;
 }
 
-Explanation certain(const std::string& fault_class, const std::string& words) {
+Explanation certain(FaultClass fault_class, const std::string& words) {
   Explanation out;
   out.fault_class = fault_class, out.words = words;
   out.exact = true, out.share = 1;
@@ -74,7 +74,7 @@ Explanation from_requirements(const Evidence& e) {
     for (const nlohmann::json& meant : e.truth.events) {
       if (meant.value("step", "") != seen.value("step", "") || !meant.value("good", false)) continue;
       if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
-        return certain("int32-overflow",
+        return certain(FaultClass::int32_overflow,
                        "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
       }
     }
@@ -87,26 +87,26 @@ Explanation from_requirements(const Evidence& e) {
     }
     if (!meant_good) continue;
     if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
-      return certain("int32-overflow",
+      return certain(FaultClass::int32_overflow,
                      "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
     }
-    const std::string fault_class = class_of_quantity(seen.value("about", ""));
+    const FaultClass fault_class = class_of_quantity(seen.value("about", ""));
     const std::string words =
         e.observation.ending.step == seen.value("step", "") && !e.observation.ending.text.empty()
             ? e.observation.ending.text
             : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
-    if (!fault_class.empty()) return certain(fault_class, words);
+    if (fault_class != FaultClass::none) return certain(fault_class, words);
   }
-  if (shows_underflow(e.observation.ending.text)) return certain("int32-overflow", e.observation.ending.text);
+  if (shows_underflow(e.observation.ending.text)) return certain(FaultClass::int32_overflow, e.observation.ending.text);
   // It failed to refuse.
   if (e.truth.ending.kind == "refused" && e.observation.ending.kind != "refused") {
-    std::string fault_class = class_of_quantity(e.truth.ending.about);
+    FaultClass fault_class = class_of_quantity(e.truth.ending.about);
     for (const Step& step : e.intended.steps) {
-      if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = "capability-mismatch";
+      if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = FaultClass::capability_mismatch;
     }
-    if (fault_class.empty()) fault_class = "capability-mismatch";
+    if (fault_class == FaultClass::none) fault_class = FaultClass::capability_mismatch;
     if (wrapped(e.truth.ending.expects, e.truth.ending.found) || wrapped(e.truth.ending.found, e.truth.ending.expects))
-      fault_class = "int32-overflow";
+      fault_class = FaultClass::int32_overflow;
     return certain(fault_class, "not refused: " + e.truth.ending.text);
   }
   return {};
@@ -129,7 +129,7 @@ Explanation from_reports(const Evidence& e) {
         continue;
       for (const auto& [field, value] : m["fields"].items()) {
         if (s["fields"].contains(field) && wrapped(value, s["fields"][field])) {
-          return certain("int32-overflow",
+          return certain(FaultClass::int32_overflow,
                          field + " was reported as " + s["fields"][field].dump() + " instead of " + value.dump());
         }
       }
@@ -138,19 +138,21 @@ Explanation from_reports(const Evidence& e) {
   const auto failed = [](const nlohmann::json& word) { return word == "failed" || word == "aborted" || word == "error"; };
   const bool done =
       std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
-  if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
-  if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was not reported");
+  if (count(meant, "fail") > count(seen, "fail") && done)
+    return certain(FaultClass::false_success, "a failure was reported as done");
+  if (count(meant, "fail") > count(seen, "fail")) return certain(FaultClass::silently_skipped, "a failure was not reported");
   if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) &&
       count(meant, "complete") == count(seen, "complete") &&
       std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
     return {};  // keys: a search finds out which
   }
-  return certain("false-success", "the reports do not match what happened");
+  return certain(FaultClass::false_success, "the reports do not match what happened");
 }
 
 // Classes that are consequences of whatever stopped the sequence.
-bool consequence(const std::string& fault_class, const std::string& words) {
-  static const std::set<std::string> of_an_end{"silently-skipped", "false-success", "truncated", "read-before-ready", ""};
+bool consequence(FaultClass fault_class, const std::string& words) {
+  static const std::set<FaultClass> of_an_end{FaultClass::silently_skipped, FaultClass::false_success, FaultClass::truncated,
+                                              FaultClass::read_before_ready, FaultClass::none};
   return of_an_end.contains(fault_class) || words.ends_with("never happened");
 }
 
@@ -161,13 +163,13 @@ Explanation from_ending(const Evidence& e) {
   for (const nlohmann::json& event : e.observation.events) {
     if (event.contains("violation")) return {};  // an address: hypotheses say whose
   }
-  if (end.kind == "hung") return certain(end.in == "kernel" ? "hang-kernel" : "hang-transfer", end.text);
-  std::string fault_class = class_of_quantity(end.about);
+  if (end.kind == "hung") return certain(end.in == "kernel" ? FaultClass::hang_kernel : FaultClass::hang_transfer, end.text);
+  FaultClass fault_class = class_of_quantity(end.about);
   for (const nlohmann::json& event : e.observation.events) {
     if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty())
-      fault_class = "capability-mismatch";
+      fault_class = FaultClass::capability_mismatch;
   }
-  return certain(fault_class.empty() ? "crash" : fault_class, end.text);
+  return certain(fault_class == FaultClass::none ? FaultClass::crash : fault_class, end.text);
 }
 
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.
@@ -182,8 +184,8 @@ Explanation from_kinds(const Evidence& e) {
     if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
   }
   if (!any) return {};
-  if (only_scales) return certain("scale-lost", "the scales are not those of the data");
-  if (constant && value && *value != 0) return certain("scale-lost", "content is saturated: codes are all alike");
+  if (only_scales) return certain(FaultClass::scale_lost, "the scales are not those of the data");
+  if (constant && value && *value != 0) return certain(FaultClass::scale_lost, "content is saturated: codes are all alike");
   return {};
 }
 
@@ -242,14 +244,15 @@ Explanation from_values(const Evidence& e) {
   }
   std::string words;
   for (const std::string& kind : kinds) words += (words.empty() ? "" : "; ") + kind;
-  return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits passed through a number conversion");
+  return kinds.empty() ? Explanation{}
+                       : certain(FaultClass::dtype_reinterpreted, words + ": bits passed through a number conversion");
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.
 Explanation from_bounds(const Evidence& e, Workshop& workshop) {
   for (const nlohmann::json& meant : e.truth.events) {
     if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
-    return certain(meant.value("before", false) ? "wrong-stride" : "over-read",
+    return certain(meant.value("before", false) ? FaultClass::wrong_stride : FaultClass::over_read,
                    "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
   }
   return {};
@@ -262,7 +265,7 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   std::vector<Hypothesis> out;
   for (const std::string& field : key_fields(w)) {
     for (const char* how : {"", "keep", "replace"}) {
-      Hypothesis h{"identity-collision", "keys without " + field, w.bodies()};
+      Hypothesis h{FaultClass::identity_collision, "keys without " + field, w.bodies()};
       leave_out_of_keys(h.bodies, field);
       if (*how) let_win(h.bodies, how);
       if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; }))
@@ -314,8 +317,9 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       if (!second.found()) continue;
       const Hypothesis& other = second.exact().front();
       Explanation out =
-          certain(first.fault_class, first.words + "; and " + other.words +
-                                         (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
+          certain(first.fault_class,
+                  first.words + "; and " + other.words +
+                      (other.fault_class == first.fault_class ? "" : fmt::format(" ({})", name(other.fault_class))));
       out.tried = tried;
       return out;
     } catch (const std::exception&) {
@@ -342,15 +346,15 @@ Script without_faults(const Script& script) {
 
 Explanation explain(Evidence evidence) {
   Explanation out = from_requirements(evidence);
-  if (!out.fault_class.empty()) return out;
+  if (out.fault_class != FaultClass::none) return out;
   out = from_reports(evidence);
-  if (!out.fault_class.empty()) return out;
+  if (out.fault_class != FaultClass::none) return out;
   const Explanation ended = from_ending(evidence);
-  if (!ended.fault_class.empty() && evidence.mismatch.wrong_bytes == 0) return ended;
+  if (ended.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return ended;
 
   Workshop workshop(evidence);
-  if (!ended.fault_class.empty() && workshop.as_it_ended()) return ended;
-  if (const Explanation bounds = from_bounds(evidence, workshop); !bounds.fault_class.empty()) return bounds;
+  if (ended.fault_class != FaultClass::none && workshop.as_it_ended()) return ended;
+  if (const Explanation bounds = from_bounds(evidence, workshop); bounds.fault_class != FaultClass::none) return bounds;
   const auto finish = [&] {
     const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
     out.fault_class = first.fault_class;
@@ -358,13 +362,13 @@ Explanation explain(Evidence evidence) {
     out.exact = true;
     out.share = 1;
     for (const Hypothesis& other : workshop.exact()) {
-      const std::string said = other.fault_class + ": " + other.words;
+      const std::string said = fmt::format("{}: {}", name(other.fault_class), other.words);
       if (other.words == first.words || out.others.size() == 8) continue;
       if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
     }
     out.tried = workshop.tried();
-    if (!ended.fault_class.empty() && consequence(out.fault_class, out.words)) {
-      out.others.insert(out.others.begin(), out.fault_class + ": " + out.words);
+    if (ended.fault_class != FaultClass::none && consequence(out.fault_class, out.words)) {
+      out.others.insert(out.others.begin(), fmt::format("{}: {}", name(out.fault_class), out.words));
       out.fault_class = ended.fault_class, out.words = ended.words;
     }
     return out;
@@ -375,9 +379,9 @@ Explanation explain(Evidence evidence) {
     if (workshop.spent()) break;
   }
   if (workshop.second()) return finish();
-  if (!ended.fault_class.empty()) return ended;
-  if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
-  if (const Explanation values = from_values(evidence); !values.fault_class.empty()) return values;
+  if (ended.fault_class != FaultClass::none) return ended;
+  if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
+  if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
   if (const auto two = explain_two(evidence, workshop)) return *two;
   if (workshop.late()) {
     out = certain(workshop.late()->fault_class, workshop.late()->words);
@@ -390,7 +394,7 @@ Explanation explain(Evidence evidence) {
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
     out.words = best->hypothesis.words;
     out.share = best->share;
-    out.others.push_back(best->hypothesis.fault_class + ": " + best->hypothesis.words);
+    out.others.push_back(fmt::format("{}: {}", name(best->hypothesis.fault_class), best->hypothesis.words));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "case/outcome.hpp"
 #include "diagnose/clues.hpp"
 #include "diagnose/observe.hpp"
 
@@ -26,8 +27,8 @@ struct Evidence {
 };
 
 struct Explanation {
-  std::string fault_class;  ///< "" = unexplained
-  bool exact{false};        ///< predicts everything observed
+  FaultClass fault_class{};  ///< "" = unexplained
+  bool exact{false};         ///< predicts everything observed
   std::string words;
   double share{0};                  ///< of the wrong bytes
   std::vector<std::string> others;  ///< equally good, "class: words"

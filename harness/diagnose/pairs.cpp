@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "case/outcome.hpp"
 #include "diagnose/families/tools.hpp"
 
 namespace kvcts::script {
@@ -20,13 +21,14 @@ struct End {
 
 /// One way to read an end.
 struct Taken {
-  std::string fault_class, words;
+  FaultClass fault_class{};
+  std::string words;
   View view;
   bool declared{false};
 };
 
 std::vector<Taken> ways(const View& view) {
-  std::vector<Taken> out{{"", "", view, true}};
+  std::vector<Taken> out{{FaultClass::none, "", view, true}};
   const layout::Cache cache = cache_of(view);
   std::vector<std::int64_t> others;
   for (const auto& plane : cache.planes) {
@@ -47,13 +49,13 @@ std::vector<Taken> ways(const View& view) {
 /// A list along one axis: which coordinate went where.
 struct Route {
   const char* what;
-  const char* fault_class;
+  FaultClass fault_class;
   Picks Selection::* picks;
   std::int64_t Element::* member;  ///< nullptr: tokens (whole blocks of them)
 };
-const std::array<Route, 3> routes{{{"layers", "layer-misrouted", &Selection::layers, &Element::layer},
-                                   {"heads", "head-shard-mapping", &Selection::heads, &Element::head},
-                                   {"kv", "region-aliasing", &Selection::kv, &Element::kv}}};
+const std::array<Route, 3> routes{{{"layers", FaultClass::layer_misrouted, &Selection::layers, &Element::layer},
+                                   {"heads", FaultClass::head_shard_mapping, &Selection::heads, &Element::head},
+                                   {"kv", FaultClass::region_aliasing, &Selection::kv, &Element::kv}}};
 
 class Pairs {
  public:
@@ -67,7 +69,8 @@ class Pairs {
 
   void propose() {
     const std::vector<Taken> sources = ways(*from_.view);
-    const std::vector<Taken> destinations = to_.view ? ways(*to_.view) : std::vector<Taken>{{"", "", {}, true}};
+    const std::vector<Taken> destinations =
+        to_.view ? ways(*to_.view) : std::vector<Taken>{{FaultClass::none, "", {}, true}};
     std::vector<Aim> aims;
     for (const Taken& source : sources)
       aims.emplace_back(w_.locators().of(source.view), from_.ids, from_.positions, request_.first_token);
@@ -206,7 +209,7 @@ class Pairs {
         if (!good) break;
         plain = plain && *value == (*x).*r.member;
       }
-      if (good && !plain) attempt({"", "", *from_.view, true}, destination, {{&r, list}}, {});
+      if (good && !plain) attempt({FaultClass::none, "", *from_.view, true}, destination, {{&r, list}}, {});
     }
   }
 
@@ -254,8 +257,8 @@ class Pairs {
         };
         const auto one = chosen(list_of(first));
         if (!one) continue;
-        const Taken as_declared{"", "", *from_.view, true},
-            there{"", "", action_.op == Operation::move ? *to_.view : View{}, true};
+        const Taken as_declared{FaultClass::none, "", *from_.view, true},
+            there{FaultClass::none, "", action_.op == Operation::move ? *to_.view : View{}, true};
         if (blocks) {
           std::vector<std::int64_t> out = from_.ids;
           for (const auto& [position, values] : second) {
@@ -275,22 +278,23 @@ class Pairs {
                const std::vector<std::pair<const Route*, std::map<std::int64_t, std::int64_t>>>& lists,
                const std::optional<std::vector<std::int64_t>>& blocks) {
     Action body = action_;
-    std::vector<std::pair<std::string, std::string>> parts;  // class, words
+    std::vector<std::pair<FaultClass, std::string>> parts;  // class, words
     for (const auto& [r, list] : lists) {
       Picks &from = body.pick.*r->picks, &to = body.pick_to.*r->picks;
       from.emplace(), to.emplace();
       for (const auto& [destination_value, source_value] : list)
         to->push_back(destination_value), from->push_back(source_value);
-      std::string fault_class = r->fault_class;
+      FaultClass fault_class = r->fault_class;
       if (r->picks == &Selection::kv && list.size() == 2 && list.begin()->second == 1 &&
           std::next(list.begin())->second == 0)
-        fault_class = "kv-split-vs-interleaved";
+        fault_class = FaultClass::kv_split_vs_interleaved;
       parts.emplace_back(fault_class, std::string(r->what) + " " + list_words(*from) + " went to " + list_words(*to));
       if (body.op == Operation::read) to.reset();
     }
     if (blocks) {
       body.from_blocks = *blocks;
-      parts.emplace_back("wrong-block-id", "blocks " + list_words(*blocks) + " instead of " + list_words(from_.ids));
+      parts.emplace_back(FaultClass::wrong_block_id,
+                         "blocks " + list_words(*blocks) + " instead of " + list_words(from_.ids));
     }
     if (action_.op == Operation::put && !lists.empty()) return;  // an object has only its own order
     Bodies bodies = w_.bodies();
@@ -301,7 +305,7 @@ class Pairs {
     if (parts.size() != 2) return;
     bodies[step_] = {body};
     const std::string words = parts[0].second + " in " + name_of(w_, step_) + "; and " + parts[1].second +
-                              (parts[1].first == parts[0].first ? "" : " (" + parts[1].first + ")");
+                              (parts[1].first == parts[0].first ? "" : " (" + std::string(name(parts[1].first)) + ")");
     w_.attempt(parts[0].first, words, std::move(bodies));
   }
 

@@ -30,13 +30,6 @@ int deciding_passes(const Script& script) {
   return std::min(passes, naming_passes);
 }
 
-std::string_view check_for(const std::string& fault_class) {
-  for (const FaultClass& c : fault_classes()) {
-    if (c.name == fault_class) return c.check;
-  }
-  return "";
-}
-
 std::string phase_of(const Ending& ending, std::optional<Operation> op) {
   if (ending.kind == "hung") return ending.in == "handshake" ? "register" : ending.in == "kernel" ? "read back" : "complete";
   if (!op) return "transfer";
@@ -240,7 +233,7 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   reply["diagnosis"] = {{"class", why.fault_class},
                         {"exact", why.exact},
                         {"text", text},
-                        {"what_to_do", check_for(why.fault_class)},
+                        {"what_to_do", advice(why.fault_class)},
                         {"others", why.others}};
   reply["tried"] = why.tried;
   reply["first_wrong"] = first_wrong(seen, mismatch, expectation, arena, names, clues);

@@ -301,11 +301,11 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
                                static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
 }
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
+bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {
   return attempt(fault_class, words, std::move(bodies), 0, 0);
 }
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement,
+bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement,
                        double base_agreement) {
   if (spent() || bodies == base_) return false;
   for (std::size_t step = 0; only_ && step < bodies.size(); ++step) {
@@ -368,14 +368,15 @@ void Workshop::remember(Partial partial) {
 }
 
 // Wrong scales alone: they are there, but another element's.
-static std::string of_scales(const std::string& fault_class) {
-  static const std::set<std::string> of_data{"wrong-block-id",     "region-aliasing",         "layer-misrouted",
-                                             "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
-  return of_data.contains(fault_class) ? "scale-misplaced" : fault_class;
+static FaultClass of_scales(FaultClass fault_class) {
+  static const std::set<FaultClass> of_data{FaultClass::wrong_block_id,          FaultClass::region_aliasing,
+                                            FaultClass::layer_misrouted,         FaultClass::head_shard_mapping,
+                                            FaultClass::kv_split_vs_interleaved, FaultClass::axis_permuted};
+  return of_data.contains(fault_class) ? FaultClass::scale_misplaced : fault_class;
 }
 
-bool Workshop::attempt(const std::string& given_class, const std::string& words, std::size_t step, const Action& body) {
-  const std::string fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
+bool Workshop::attempt(FaultClass given_class, const std::string& words, std::size_t step, const Action& body) {
+  const FaultClass fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
   Bodies changed = base_;
   if ((only_ && step != *only_) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
   double agrees = 0;
@@ -465,8 +466,7 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   return probes < 4 || agree > 0;
 }
 
-bool Workshop::attempt_without(const std::string& fault_class, const std::string& words,
-                               const std::set<std::size_t>& steps) {
+bool Workshop::attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps) {
   Bodies changed = base_;
   for (const std::size_t step : steps) changed[step].clear();
   return attempt(fault_class, words, std::move(changed));

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "case/outcome.hpp"
 #include "diagnose/explain.hpp"
 #include "diagnose/predict.hpp"
 #include "diagnose/rehearsal.hpp"
@@ -20,7 +21,8 @@
 namespace kvcts::script {
 
 struct Hypothesis {
-  std::string fault_class, words;
+  FaultClass fault_class{};
+  std::string words;
   Bodies bodies;
 };
 
@@ -58,11 +60,11 @@ class Workshop {
   bool moves(std::size_t step) const;
 
   /// Tries one; true when it predicts everything. Keeps exact ones, and the best of the others.
-  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies);
+  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies);
   /// One step with another body.
-  bool attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body);
+  bool attempt(FaultClass fault_class, const std::string& words, std::size_t step, const Action& body);
   /// Without these steps.
-  bool attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps);
+  bool attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
   /// The sequence ended where it should not have, and nothing else is wrong: everything before is as intended.
   bool as_it_ended();
@@ -105,8 +107,7 @@ class Workshop {
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
-  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement,
-               double base_agreement);
+  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
   void remember(Partial partial);
   /// Tests a few elements of a changed step before all of them: whether what it would have moved is there. Says yes when in
   /// doubt.

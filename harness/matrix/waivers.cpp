@@ -14,7 +14,7 @@ namespace {
 // "FAIL axis-permuted in register", for sentences.
 std::string words(const Expected& expected) {
   std::string out(name(expected.outcome));
-  if (!expected.fault_class.empty()) out += " " + expected.fault_class;
+  if (expected.fault_class != FaultClass::none) out += " " + std::string(name(expected.fault_class));
   if (expected.phase) out += " in " + std::string(name(*expected.phase));
   if (!expected.contains.empty()) out += " saying '" + expected.contains + "'";
   return out;
@@ -38,7 +38,7 @@ bool failed_so(const CaseResult& result, std::string_view outcome) {
 
 bool meets(const CaseResult& result, const Expected& expected) {
   return result.outcome == expected.outcome &&
-         (expected.fault_class.empty() || expected.fault_class == result.diagnosis.fault_class) &&
+         (expected.fault_class == FaultClass::none || expected.fault_class == result.diagnosis.fault_class) &&
          (!expected.phase || expected.phase == result.phase) &&
          (expected.contains.empty() || result.message.find(expected.contains) != std::string::npos);
 }
@@ -95,7 +95,7 @@ Ruling Waivers::judge(const CaseResult& result, const std::vector<Expected>& exp
       if (names_cases && holds_still) return {Verdict::xpass, waiver.entry->id, "ended as expected under a waiver: " + who};
       continue;
     }
-    if (!match.fault_class.empty() && match.fault_class != result.diagnosis.fault_class) continue;
+    if (match.fault_class != FaultClass::none && match.fault_class != result.diagnosis.fault_class) continue;
     if (!match.outcome.empty() && match.outcome != name(result.outcome) && !failed_so(result, match.outcome)) continue;
     if (holds_still) return {Verdict::xfail, waiver.entry->id, who};
     if (expired.waiver.empty()) expired = {Verdict::expired_waiver, waiver.entry->id, "the waiver has expired: " + who};

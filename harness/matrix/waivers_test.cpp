@@ -9,7 +9,7 @@ namespace {
 
 using testing::Folder;
 
-CaseResult result(const std::string& id, Outcome outcome, const std::string& fault_class = "",
+CaseResult result(const std::string& id, Outcome outcome, FaultClass fault_class = FaultClass::none,
                   Phase phase = Phase::compare) {
   CaseResult r;
   r.id = id, r.outcome = outcome, r.diagnosis.fault_class = fault_class, r.phase = phase;
@@ -40,28 +40,31 @@ const std::string other = "kv/producer=vllm-mla";
 
 TEST_F(WaiverTest, NoWaiver) {
   EXPECT_EQ(judge(result(other, Outcome::pass), {}).verdict, Verdict::as_expected);
-  const auto ruling = judge(result(other, Outcome::fail, "wrong-stride"), {});
+  const auto ruling = judge(result(other, Outcome::fail, FaultClass::wrong_stride), {});
   EXPECT_EQ(ruling.verdict, Verdict::unexpected);
   EXPECT_EQ(ruling.reason, "expected PASS, got FAIL wrong-stride in compare");
-  EXPECT_EQ(
-      judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "wrong-stride", Phase::compare, ""}})
-          .verdict,
-      Verdict::as_expected);
-  EXPECT_EQ(judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "axis-permuted", {}, ""}}).verdict,
+  EXPECT_EQ(judge(result(other, Outcome::fail, FaultClass::wrong_stride),
+                  {Expected{Outcome::fail, FaultClass::wrong_stride, Phase::compare, ""}})
+                .verdict,
+            Verdict::as_expected);
+  EXPECT_EQ(judge(result(other, Outcome::fail, FaultClass::wrong_stride),
+                  {Expected{Outcome::fail, FaultClass::axis_permuted, {}, ""}})
+                .verdict,
             Verdict::unexpected);
-  EXPECT_EQ(judge(result(other, Outcome::hang), {Expected{Outcome::fail, "", {}, ""}, Expected{Outcome::hang, "", {}, ""}})
+  EXPECT_EQ(judge(result(other, Outcome::hang),
+                  {Expected{Outcome::fail, FaultClass::none, {}, ""}, Expected{Outcome::hang, FaultClass::none, {}, ""}})
                 .verdict,
             Verdict::as_expected);
 }
 
 TEST_F(WaiverTest, KnownFailureIsXfailUntilItsLastDay) {
-  const auto failed = result(shm, Outcome::fail, "axis-permuted");
+  const auto failed = result(shm, Outcome::fail, FaultClass::axis_permuted);
   EXPECT_EQ(judge(failed, {}).verdict, Verdict::xfail);
   EXPECT_EQ(judge(failed, {}).waiver, "by-id");
   EXPECT_EQ(judge(failed, {}, "2027-01-31").verdict, Verdict::xfail);
   EXPECT_EQ(judge(failed, {}, "2027-02-01").verdict, Verdict::expired_waiver);
-  EXPECT_EQ(judge(result(shm, Outcome::fail, "wrong-stride"), {}).verdict, Verdict::unexpected);  // another defect
-  EXPECT_EQ(judge(result(other, Outcome::fail, "axis-permuted"), {}).verdict, Verdict::unexpected);
+  EXPECT_EQ(judge(result(shm, Outcome::fail, FaultClass::wrong_stride), {}).verdict, Verdict::unexpected);  // another defect
+  EXPECT_EQ(judge(result(other, Outcome::fail, FaultClass::axis_permuted), {}).verdict, Verdict::unexpected);
 }
 
 TEST_F(WaiverTest, WaivedCaseThatEndsAsExpectedIsXpass) {
@@ -76,7 +79,7 @@ TEST_F(WaiverTest, ByAxesAndByClass) {
   EXPECT_EQ(judge(result(turing, Outcome::hang), {}).verdict, Verdict::xfail);
   EXPECT_EQ(judge(result(turing, Outcome::fail), {}).verdict, Verdict::unexpected);
   EXPECT_EQ(judge(result("kv/producer=vllm-mla/dtype=fp16", Outcome::hang), {}).verdict, Verdict::unexpected);
-  EXPECT_EQ(judge(result(other, Outcome::fail, "stale-block"), {}).waiver, "by-class");
+  EXPECT_EQ(judge(result(other, Outcome::fail, FaultClass::stale_block), {}).waiver, "by-class");
   // A hand-written case has its axes in its facts.
   CaseResult written = result("seeds/t4", Outcome::hang);
   EXPECT_EQ(judge(written, {}).verdict, Verdict::unexpected);

@@ -83,7 +83,7 @@ TEST(CaseFile, EveryKey) {
   EXPECT_EQ(c.deadlines_ms.at("read back"), 250);
   EXPECT_EQ(c.settle_ms, 10);
   ASSERT_EQ(c.expected.size(), 2u);
-  EXPECT_EQ(c.expected[0], (Expected{Outcome::fail, "axis-permuted", Phase::compare, "HND"}));
+  EXPECT_EQ(c.expected[0], (Expected{Outcome::fail, FaultClass::axis_permuted, Phase::compare, "HND"}));
   EXPECT_EQ(c.expected[1].outcome, Outcome::refused);
 }
 
@@ -196,7 +196,7 @@ TEST(CaseFile, RoundTripOfRandomCases) {
     if (chance(3)) c.reader = "r", c.reader_options = {{"x", 1.5}};
     if (chance(3)) c.deadlines_ms["read back"] = 1234;
     if (chance(2)) c.misalign = 64;
-    c.expected = {Expected{Outcome::hang, "", Phase::transfer, "0.10"}};
+    c.expected = {Expected{Outcome::hang, FaultClass::none, Phase::transfer, "0.10"}};
     const std::string text = to_yaml(c);
     const CaseSpec again = parse_cases(text, "f.yaml", &catalogue()).at(0);
     ASSERT_EQ(to_document(again), to_document(c)) << text;

@@ -101,8 +101,8 @@ Codec<std::optional<Phase>> phase() {
 }
 
 // One class: a case that may end in several ways has several outcomes.
-Codec<std::string> expected_class() {
-  const Codec<std::string> word = one_of(fault_class_names());
+Codec<FaultClass> expected_class() {
+  const Codec<FaultClass> word = fault_class_codec();
   return {word.words, word.schema,
           [word](const Node& node) {
             if (node.kind == Node::Kind::list)
@@ -146,7 +146,7 @@ Codec<Expected> expected() {
             return out;
           },
           [full, word](const Expected& value) {
-            return value == Expected{value.outcome, "", {}, ""} ? word.write(value.outcome) : full.write(value);
+            return value == Expected{value.outcome, {}, {}, ""} ? word.write(value.outcome) : full.write(value);
           }};
 }
 

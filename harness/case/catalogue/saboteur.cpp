@@ -18,7 +18,7 @@ const Table<SaboteurEntry>& saboteur_table() {
           required("options", &SaboteurEntry::options, anything(),
                    "`fault`, a row of harness/engines/sabotage (transport, writer) or harness/connector/misread.cpp (the "
                    "others), and its numbers"),
-          optional("class", &SaboteurEntry::fault_class, one_of(fault_class_names()),
+          optional("class", &SaboteurEntry::fault_class, fault_class_codec(),
                    "what the diagnosis has to call it; needed without harmless"),
           optional("likely", &SaboteurEntry::likely, any_text(), "axis expression: cases to try first"),
           optional("only", &SaboteurEntry::only, any_text(),
@@ -30,7 +30,7 @@ const Table<SaboteurEntry>& saboteur_table() {
         const Node options = *node.find("options");
         if (!s.options.is_object() || !s.options.contains("fault"))
           fail(options, "options with a fault", "name a row: fault: nothing");
-        if (s.fault_class.empty() != s.harmless)
+        if ((s.fault_class == FaultClass::none) != s.harmless)
           fail(node, "a class or harmless: true, one of them", "say what the diagnosis has to call it");
       }};
   return table;

@@ -11,7 +11,7 @@ struct SaboteurEntry {
   std::string kind;  ///< transport, writer: replaces the engine; connector, planner: the connector; reader
   std::string title;
   json options = json::object();  ///< {fault: ..., ...}: for engine saboteur, or for a misreading
-  std::string fault_class;        ///< key `class`: the class that the diagnosis must name
+  FaultClass fault_class{};       ///< key `class`: the class that the diagnosis must name
   std::string likely;             ///< axis expression: cases to try first
   std::string only;               ///< axis expression: where the saboteur differs from correct code at all
   bool harmless{false};           ///< a control: correct code that no check may flag

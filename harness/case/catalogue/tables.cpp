@@ -18,8 +18,14 @@ std::vector<std::string> phase_names() {
 
 std::vector<std::string> fault_class_names() {
   std::vector<std::string> out;
-  for (const auto& fault : fault_classes()) out.emplace_back(fault.name);
+  for (const FaultClass fault : fault_classes()) out.emplace_back(name(fault));
   return out;
+}
+
+Codec<FaultClass> fault_class_codec() {
+  const Codec<std::string> word = one_of(fault_class_names());
+  return {word.words, word.schema, [word](const Node& node) { return *fault_class_from_name(word.read(node)); },
+          [](const FaultClass& fault) { return json(name(fault)); }};
 }
 
 Codec<Outcome> outcome_codec(std::vector<std::string> allowed) {
@@ -93,11 +99,11 @@ const Table<WaiverMatch>& match_table() {
       {
           optional("id", &WaiverMatch::id, text(), "glob over case ids"),
           optional("where", &WaiverMatch::where, text(), "axis expression"),
-          optional("class", &WaiverMatch::fault_class, one_of(fault_class_names()), "fault class of the result"),
+          optional("class", &WaiverMatch::fault_class, fault_class_codec(), "fault class of the result"),
           optional("outcome", &WaiverMatch::outcome, one_of(outcome_names()), "outcome of the result"),
       },
       [](const WaiverMatch& match, const Node& node) {
-        if (match.id.empty() && match.where.empty() && match.fault_class.empty()) {
+        if (match.id.empty() && match.where.empty() && match.fault_class == FaultClass::none) {
           fail(node, "a match with id, where or class", "say which cases it is about");
         }
       }};
@@ -376,7 +382,7 @@ const Table<ExhibitEntry>& exhibit_table() {
           required("id", &ExhibitEntry::id, identifier(), "M and a number; cases of it are called museum/m<number>-..."),
           required("report", &ExhibitEntry::report, text(), "repository#number on GitHub"),
           required("system", &ExhibitEntry::system, text(), "whose fault it was reported as"),
-          required("class", &ExhibitEntry::fault_class, one_of(fault_class_names()), "primary fault class"),
+          required("class", &ExhibitEntry::fault_class, fault_class_codec(), "primary fault class"),
           required("data", &ExhibitEntry::data, one_of({"confirmed", "partial"}),
                    "confirmed: the report says which bytes, ids or shapes are wrong"),
           required("date", &ExhibitEntry::date, text(), "YYYY, YYYY-MM or YYYY-MM-DD"),

@@ -25,6 +25,7 @@ const Table<CollectionEntry>& collection_table();
 std::vector<std::string> outcome_names();
 std::vector<std::string> phase_names();
 std::vector<std::string> fault_class_names();
+Codec<FaultClass> fault_class_codec();
 Codec<Outcome> outcome_codec(std::vector<std::string> allowed);
 /// Phase name -> milliseconds.
 Codec<std::map<std::string, std::int64_t>> deadlines();

@@ -44,7 +44,7 @@ class Draw {
       : subject_(subject), challenge_(challenge), space_(subject.catalogue()) {
     for (auto& one : catalogue::load_saboteurs(subject.catalogue()))
       if (!one.harmless && (one.kind == "connector" || one.kind == "planner"))
-        by_class_[one.fault_class].push_back(std::move(one));
+        by_class_[name(one.fault_class)].push_back(std::move(one));
     for (const auto& [fault_class, saboteurs] : by_class_) classes_.push_back(fault_class);
     for (std::size_t i = 0; i < subject.selection().size(); ++i)
       if (!subject.selection().declared(i)) cases_.push_back(i);
@@ -91,20 +91,22 @@ class Draw {
   const Subject& subject_;
   const Challenge& challenge_;
   matrix::Space space_;
-  std::map<std::string, std::vector<sabotage::Saboteur>> by_class_;
-  std::vector<std::string> classes_;
+  std::map<std::string_view, std::vector<sabotage::Saboteur>> by_class_;  // by name: the dice count in that order
+  std::vector<std::string_view> classes_;
   std::vector<std::size_t> cases_;
   std::map<std::string, matrix::Expression> expressions_;
 };
 
 }  // namespace
 
-std::string why_not_caught(const CaseResult& result, const std::string& fault_class) {
+std::string why_not_caught(const CaseResult& result, FaultClass fault_class) {
   if (result.outcome != Outcome::fail)
-    return fmt::format("ended as {}, expected FAIL {}", name(result.outcome), fault_class);
+    return fmt::format("ended as {}, expected FAIL {}", name(result.outcome), name(fault_class));
   if (!result.diagnosis.exact || result.diagnosis.fault_class != fault_class)
-    return fmt::format("is FAIL {}, expected FAIL {}",
-                       result.diagnosis.fault_class.empty() ? "without a class" : result.diagnosis.fault_class, fault_class);
+    return fmt::format(
+        "is FAIL {}, expected FAIL {}",
+        result.diagnosis.fault_class == FaultClass::none ? "without a class" : name(result.diagnosis.fault_class),
+        name(fault_class));
   return "";
 }
 

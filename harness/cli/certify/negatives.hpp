@@ -28,6 +28,6 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
 /// what it is given.
 void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge);
 /// Why this is not what a negative has to come to; "": it is.
-std::string why_not_caught(const CaseResult& result, const std::string& fault_class);
+std::string why_not_caught(const CaseResult& result, FaultClass fault_class);
 
 }  // namespace kvcts::cli

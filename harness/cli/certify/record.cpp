@@ -34,7 +34,7 @@ json record_of(const CaseResult& result) {
   for (const char* key : {"digests", "phase", "hang", "signal"})
     if (const auto at = whole.find(key); at != whole.end()) out[key] = *at;
   if (!result.message.empty()) out["message"] = whole.at("message");
-  if (!result.diagnosis.fault_class.empty())
+  if (result.diagnosis.fault_class != FaultClass::none)
     out["class"] = result.diagnosis.fault_class, out["exact"] = result.diagnosis.exact;
   json ns = json::object();
   for (const auto& phase : result.phases) ns[std::string(name(phase.phase))] = phase.ns;

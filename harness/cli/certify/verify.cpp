@@ -54,9 +54,11 @@ CaseResult result_of(const json& record) {
   result.id = record.at("id");
   const auto outcome = outcome_from_name(record.at("outcome").get<std::string>());
   const auto evidence = evidence_from_name(record.at("evidence").get<std::string>());
-  if (!outcome || !evidence) throw Wrong("'" + result.id + "' has an unknown outcome or evidence");
+  const auto fault_class = fault_class_from_name(record.value("class", ""));
+  if (!outcome || !evidence || !fault_class)
+    throw Wrong("'" + result.id + "' has an unknown outcome, evidence or fault class");
   result.outcome = *outcome, result.evidence = *evidence;
-  result.diagnosis.fault_class = record.value("class", ""), result.diagnosis.exact = record.value("exact", false);
+  result.diagnosis.fault_class = *fault_class, result.diagnosis.exact = record.value("exact", false);
   const json bytes = record.at("bytes");
   result.wrong_bytes = bytes.at("wrong"), result.moved_bytes = bytes.at("moved"), result.planned_bytes = bytes.at("planned"),
   result.expected_bytes = bytes.at("expected");

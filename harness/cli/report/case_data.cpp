@@ -49,9 +49,10 @@ json detail(const store::Row& row) {
   if (r.tries.made > 1) {
     out["tries"] = {tries_words(r.tries), tries_to_see(r.tries), json::array()};
     for (const Try& one : r.tries.failures)
-      out["tries"][2].push_back(
-          {one.number, std::string(name(one.outcome)) + (one.fault_class.empty() ? "" : " " + visible(one.fault_class)),
-           visible(cut(one.message, 300))});
+      out["tries"][2].push_back({one.number,
+                                 std::string(name(one.outcome)) +
+                                     (one.fault_class == FaultClass::none ? "" : " " + std::string(name(one.fault_class))),
+                                 visible(cut(one.message, 300))});
   }
   put("shared", row.shared_with);
   put("worker", r.worker);
@@ -107,7 +108,7 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   room -= cost;
   c.cause = cause;
   c.ending = visible(row.decided ? ending_words(r) : "NOT_RUN");
-  c.fault_class = visible(r.diagnosis.fault_class);
+  c.fault_class = name(r.diagnosis.fault_class);
   c.outcome = r.outcome;
   c.verdict = row.decided ? name(r.verdict) : row.declared_not_run ? "not run" : "absent";
   c.evidence = row.decided && !r.phases.empty() ? name(r.evidence) : "";

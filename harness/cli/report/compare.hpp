@@ -32,7 +32,9 @@ std::string_view name(Change change);  ///< "newly failing", ...
 /// How a case stood in a run.
 struct Standing {
   std::string ending;  ///< "FAIL axis-permuted at compare"
-  std::string verdict, evidence, fault_class, message;
+  std::string verdict, evidence;
+  FaultClass fault_class{};
+  std::string message;
   Tries tries;
 };
 

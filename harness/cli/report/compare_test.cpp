@@ -19,13 +19,14 @@ namespace {
 struct Made {
   std::string id, digest, message;
   Outcome outcome{Outcome::pass};
-  std::string fault_class, engine{"memcpy"};
+  FaultClass fault_class{};
+  std::string engine{"memcpy"};
   Evidence evidence{Evidence::modelled};
   double ms{5};
   std::int64_t failed_tries{0};  ///< of 10
 
   void flaky(std::int64_t failed) {
-    outcome = Outcome::flaky, fault_class = "stale-block", message = "7 wrong bytes", failed_tries = failed;
+    outcome = Outcome::flaky, fault_class = FaultClass::stale_block, message = "7 wrong bytes", failed_tries = failed;
   }
 };
 
@@ -38,11 +39,11 @@ std::vector<Made> night(std::mt19937& random) {
              fmt::format("digest{:026}", i),
              "",
              Outcome::pass,
-             "",
+             FaultClass::none,
              engines[random() % engines.size()],
              Evidence::modelled,
              2.0 + static_cast<double>(random() % 100)};
-    if (i % 60 == 59) one.outcome = Outcome::fail, one.fault_class = "wrong-stride", one.message = "7 wrong bytes";
+    if (i % 60 == 59) one.outcome = Outcome::fail, one.fault_class = FaultClass::wrong_stride, one.message = "7 wrong bytes";
     out.push_back(one);
   }
   return out;
@@ -64,12 +65,13 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
                                                        : Verdict::unexpected;
     result.evidence = one.evidence;
     result.diagnosis.fault_class = one.fault_class;
-    result.diagnosis.exact = !one.fault_class.empty();
+    result.diagnosis.exact = one.fault_class != FaultClass::none;
     result.message = one.message;
     result.case_digest = result.execution = one.digest;
     result.facts = {{"axes", {{"engine", one.engine}, {"op", "write"}}}};
     if (one.failed_tries > 0 || one.outcome == Outcome::pass) result.tries = {10, one.failed_tries, 0, {}};
-    if (one.failed_tries > 0) result.tries.failures = {{3, Outcome::fail, std::nullopt, "stale-block", one.message, 1}};
+    if (one.failed_tries > 0)
+      result.tries.failures = {{3, Outcome::fail, std::nullopt, FaultClass::stale_block, one.message, 1}};
     result.wall_ns = static_cast<std::int64_t>(one.ms * 1e6);
     store.record(result);
   }
@@ -97,10 +99,10 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
     after[static_cast<std::size_t>(i)] = before[static_cast<std::size_t>(i)];
   }
   after[0].outcome = after[1].outcome = Outcome::pass;
-  after[0].fault_class = after[1].fault_class = after[0].message = after[1].message = "";
+  after[0].fault_class = after[1].fault_class = FaultClass::none, after[0].message = after[1].message = "";
   after[0].failed_tries = after[1].failed_tries = 0;
   after[2].outcome = Outcome::fail, after[2].failed_tries = 10;
-  after[3].outcome = Outcome::fail, after[3].fault_class = "truncated", after[3].failed_tries = 10;
+  after[3].outcome = Outcome::fail, after[3].fault_class = FaultClass::truncated, after[3].failed_tries = 10;
   wanted = {{before[0].id, Change::flaky_passed},
             {before[1].id, Change::fixed},
             {before[2].id, Change::newly_failing},
@@ -115,11 +117,12 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
       ++done;
     }
   };
-  some(10, Change::newly_failing, Outcome::pass,
-       [](Made& one) { one.outcome = Outcome::fail, one.fault_class = "axis-permuted", one.message = "31 wrong bytes"; });
+  some(10, Change::newly_failing, Outcome::pass, [](Made& one) {
+    one.outcome = Outcome::fail, one.fault_class = FaultClass::axis_permuted, one.message = "31 wrong bytes";
+  });
   some(2, Change::newly_flaky, Outcome::pass, [&](Made& one) { one.flaky(1 + static_cast<std::int64_t>(random() % 3)); });
-  some(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = ""; });
-  some(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = "stale-block"; });
+  some(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = FaultClass::none; });
+  some(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = FaultClass::stale_block; });
   some(3, Change::newly_skipped, Outcome::pass,
        [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
   some(2, Change::other_evidence, Outcome::pass, [](Made& one) { one.evidence = Evidence::executed; });
@@ -135,7 +138,7 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   for (const std::string& id : gone) wanted[id] = Change::vanished;
   for (int i = 0; i < 2; ++i) {
     after.push_back({fmt::format("kv/new={}", i), fmt::format("new{:029}", i), "", i == 0 ? Outcome::pass : Outcome::fail,
-                     i == 0 ? "" : "truncated", "memcpy", Evidence::modelled, 3});
+                     i == 0 ? FaultClass::none : FaultClass::truncated, "memcpy", Evidence::modelled, 3});
     wanted[after.back().id] = i == 0 ? Change::added : Change::newly_failing;
   }
   for (Made& one : after) one.ms *= one.engine == "nixl-tcp" ? 2 : 1;

@@ -145,7 +145,7 @@ class JunitReport : public Sink {
     if (r.phase) add("phase", name(*r.phase));
     if (r.hang) add("hang", name(*r.hang));
     add("signal", r.signal);
-    add("fault_class", r.diagnosis.fault_class);
+    add("fault_class", std::string(name(r.diagnosis.fault_class)));
     add("tries", tries_words(r.tries));
     add("waiver", r.waiver);
     add("shares_execution_of", row.shared_with);

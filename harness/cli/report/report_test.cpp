@@ -53,8 +53,8 @@ class EveryKind : public ::testing::Test {
     const auto results = sample::every_kind();
     auto plan = sample::plan_for(results);
     plan.push_back({"every/absent", "d", "x", {}});
-    plan.push_back({"every/left out", "d", "y", {Expected{Outcome::not_run, "", std::nullopt, ""}}});
-    plan[3].expected = {Expected{Outcome::refused, "rank-mismatch", Phase::registration, "expected 5"}};
+    plan.push_back({"every/left out", "d", "y", {Expected{Outcome::not_run, FaultClass::none, std::nullopt, ""}}});
+    plan[3].expected = {Expected{Outcome::refused, FaultClass::rank_mismatch, Phase::registration, "expected 5"}};
     auto store = RunStore::create(dir_->path(), sample::info(), {"kvcts", "run", "-e", "a b'c"});
     store.plan(plan);
     for (const auto& r : results) store.record(r);

@@ -88,7 +88,7 @@ class Story {
     if (const auto declared = selection_.declared(i)) {
       r = not_run(r, declared->outcome == Outcome::refused ? Outcome::refused : Outcome::unsupported, Verdict::as_expected,
                   declared->reason);
-      plan.expected = {Expected{r.outcome, "", std::nullopt, ""}};
+      plan.expected = {Expected{r.outcome, {}, std::nullopt, ""}};
       return r;
     }
     if (is("engine", "ucx-tcp"))
@@ -132,7 +132,7 @@ class Story {
     r.phase = Phase::compare;
     r.verdict = verdict;
     r.wrong_bytes = 31744 + static_cast<std::int64_t>(i);
-    r.diagnosis = {"axis-permuted",
+    r.diagnosis = {FaultClass::axis_permuted,
                    true,
                    fmt::format("blocks were moved as they are: explains 100 % of {} wrong bytes", r.wrong_bytes),
                    "Compare the axis order that is declared with the strides of the tensor that is really handed over.",
@@ -154,7 +154,7 @@ class Story {
     r.hang = HangKind::stalled;
     r.phase = Phase::complete;
     r.verdict = Verdict::unexpected;
-    r.diagnosis.fault_class = "hang-transfer";
+    r.diagnosis.fault_class = FaultClass::hang_transfer;
     r.message = "no progress for 2.0 s in complete: all bytes arrived, the completion never did";
     r.evidence_files = {{"stack", "thread 1 (kvcts-worker)\n#0  poll ()\n#1  ucp_worker_wait ()\n#2  main ()"},
                         {"stdout", "posted 32 copies\n"}};
@@ -191,7 +191,7 @@ int write(const std::string& directory, std::size_t most) {
   results.push_back(hostile);
   auto plan = store::sample::plan_for(results);
   plan.push_back({"every/absent", "d", "x", {}});
-  plan.push_back({"every/left out", "d", "y", {Expected{Outcome::not_run, "", std::nullopt, ""}}});
+  plan.push_back({"every/left out", "d", "y", {Expected{Outcome::not_run, {}, std::nullopt, ""}}});
   for (std::size_t i = 0; i < count; ++i) {
     auto planned = story.planned(i);
     if (auto result = story.result(i, planned)) {

@@ -189,7 +189,7 @@ std::string ending_words(const CaseResult& result) {
   std::string out(name(result.outcome));
   if (result.hang) out += fmt::format(" {}", name(*result.hang));
   if (!result.signal.empty()) out += " " + visible(result.signal);
-  if (!result.diagnosis.fault_class.empty()) out += " " + visible(result.diagnosis.fault_class);
+  if (result.diagnosis.fault_class != FaultClass::none) out += fmt::format(" {}", name(result.diagnosis.fault_class));
   if (result.phase) out += fmt::format(" at {}", name(*result.phase));
   return out;
 }
@@ -220,7 +220,7 @@ std::string expected_words(const std::vector<Expected>& expected) {
   for (const auto& e : expected) {
     if (!out.empty()) out += " or ";
     out += name(e.outcome);
-    if (!e.fault_class.empty()) out += " " + visible(e.fault_class);
+    if (e.fault_class != FaultClass::none) out += fmt::format(" {}", name(e.fault_class));
     if (e.phase) out += fmt::format(" at {}", name(*e.phase));
     if (!e.contains.empty()) out += fmt::format(" saying \"{}\"", visible(e.contains));
   }

@@ -119,9 +119,9 @@ TEST(Text, EndingsInWords) {
   r.phase = Phase::read_back;
   EXPECT_EQ(ending_words(r), "HANG runaway at read back");
   EXPECT_EQ(expected_words({}), "PASS");
-  EXPECT_EQ(
-      expected_words({{Outcome::fail, "axis-permuted", Phase::compare, ""}, {Outcome::refused, "", std::nullopt, "5"}}),
-      "FAIL axis-permuted at compare or REFUSED saying \"5\"");
+  EXPECT_EQ(expected_words({{Outcome::fail, FaultClass::axis_permuted, Phase::compare, ""},
+                            {Outcome::refused, FaultClass::none, std::nullopt, "5"}}),
+            "FAIL axis-permuted at compare or REFUSED saying \"5\"");
 }
 
 }  // namespace

@@ -31,10 +31,7 @@ std::string key_of(const store::Row& row, Section section) {
 
 std::string check_of(const CaseResult& result) {
   if (!result.diagnosis.what_to_do.empty()) return result.diagnosis.what_to_do;
-  for (const auto& c : fault_classes()) {
-    if (c.name == result.diagnosis.fault_class) return std::string(c.check);
-  }
-  return "";
+  return std::string(advice(result.diagnosis.fault_class));
 }
 
 /// How much of what can run did: "8 % run".

@@ -49,7 +49,7 @@ nlohmann::json answer_json(const Answer& a) {
       {"arch", a.arch}, {"verdict", name(a.verdict)}, {"exit_status", exit_status(a.verdict)}, {"text", a.text},
       {"case", a.id},   {"others", a.others}};
   if (!a.by.empty()) out["by"] = a.by;
-  if (!a.fault_class.empty()) out["class"] = a.fault_class, out["bytes"] = a.bytes;
+  if (a.fault_class != FaultClass::none) out["class"] = a.fault_class, out["bytes"] = a.bytes;
   if (!a.document.empty()) out["case_document"] = a.document;
   return out;
 }

@@ -97,7 +97,7 @@ void print_list(const std::vector<Exhibit>& exhibits, const Endings& endings) {
                                      : "not run",
                           s.controls_good, s.controls);
       }
-      fmt::print("  {}  {:<10}  {:<27}  {}: {}\n        {}{}; {}\n", e->entry.id, e->entry.date, e->entry.fault_class,
+      fmt::print("  {}  {:<10}  {:<27}  {}: {}\n        {}{}; {}\n", e->entry.id, e->entry.date, name(e->entry.fault_class),
                  s.ending, how, e->entry.data == "partial" ? "partial data; " : "", e->entry.version, e->link());
     }
   }
@@ -111,7 +111,7 @@ int show(const Options& options, const Globals& globals) {
   narrow(exhibits, all, options.systems, "--system expects one that the museum has",
          [](const Exhibit& e) { return e.entry.system; });
   narrow(exhibits, all, options.classes, "--class expects one that the museum has",
-         [](const Exhibit& e) { return e.entry.fault_class; });
+         [](const Exhibit& e) { return std::string(name(e.entry.fault_class)); });
   if (exhibits.empty()) throw NothingSelected("no entry has that system and that class");
   const bool whole = exhibits.size() == all.size();
   const Endings endings = options.run.empty() ? museum::run(exhibits, cat) : endings_of(options.run);

@@ -39,7 +39,8 @@ struct Group {
 
 /// What is looked at of an ending: outcome and class.
 std::string ending_of(const CaseResult& r) {
-  return std::string(name(r.outcome)) + (r.diagnosis.fault_class.empty() ? "" : " " + r.diagnosis.fault_class);
+  return std::string(name(r.outcome)) +
+         (r.diagnosis.fault_class == FaultClass::none ? "" : " " + std::string(name(r.diagnosis.fault_class)));
 }
 
 bool failed(const CaseResult& r, bool waived) {

@@ -55,7 +55,7 @@ struct List {
   std::vector<WrongRange> wrong;
 };
 
-bool attempt(const List& list, const std::string& fault_class, const std::string& words, const std::vector<Copy>& copies) {
+bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<Copy>& copies) {
   Bodies bodies = list.w.bodies();
   bodies[list.step] = written_out(list.w, list.step, copies);
   return list.w.attempt(fault_class, words + " in " + name_of(list.w, list.step), std::move(bodies));
@@ -97,14 +97,14 @@ void shorter(const List& list) {
     if (length == 0) continue;
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::min(copy.bytes, length);
-    attempt(list, "truncated",
+    attempt(list, FaultClass::truncated,
             "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
   }
   std::erase_if(own, [](const Copy& copy) { return copy.bytes == 0; });
   if (lengths == std::set<std::int64_t>{0})
     return;  // none is too short: some are missing entirely, and propose_pieces knows what they have in common
-  attempt(list, "truncated", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short",
-          own);
+  attempt(list, FaultClass::truncated,
+          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short", own);
 }
 
 void longer(const List& list) {
@@ -120,12 +120,12 @@ void longer(const List& list) {
     ++changed;
   }
   if (changed == 0) return;
-  attempt(list, "over-read", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long",
-          own);
+  attempt(list, FaultClass::over_read,
+          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long", own);
   for (const std::int64_t length : lengths) {
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::max(copy.bytes, length);
-    attempt(list, "over-read",
+    attempt(list, FaultClass::over_read,
             "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
   }
 }
@@ -142,7 +142,7 @@ void joined(const List& list) {
         joint.push_back(copy);
       last = &copy;
     }
-    if (joint.size() < list.meant.size()) attempt(list, "wrong-stride", words, joint);
+    if (joint.size() < list.meant.size()) attempt(list, FaultClass::wrong_stride, words, joint);
   };
   std::set<std::int64_t> steps;  // from one to the next, at the source: a block, padded
   for (std::size_t i = 1; i < list.meant.size(); ++i)
@@ -164,7 +164,7 @@ void joined(const List& list) {
 // The list ends early.
 void cut(const List& list) {
   for (std::size_t n = 1; n < list.meant.size() && n < 64; ++n) {
-    attempt(list, "truncated",
+    attempt(list, FaultClass::truncated,
             "only the first " + std::to_string(n) + " of " + std::to_string(list.meant.size()) + " copies",
             {list.meant.begin(), list.meant.begin() + static_cast<std::ptrdiff_t>(n)});
   }

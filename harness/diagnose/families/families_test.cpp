@@ -23,11 +23,11 @@ const std::filesystem::path cases = std::filesystem::path(checkout::source()) / 
 Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
 
 // Named as one cause: a belief of two steps is also two mistakes, "...; and ...".
-bool named(const Script& script, std::uint64_t seed, const std::string& fault_class) {
+bool named(const Script& script, std::uint64_t seed, FaultClass fault_class) {
   const nlohmann::json reply = run_script(script, seed);
   if (!reply.contains("diagnosis")) return false;
   const nlohmann::json& why = reply["diagnosis"];
-  return why.value("exact", false) && why.value("class", "") == fault_class &&
+  return why.value("exact", false) && why.value("class", FaultClass::none) == fault_class &&
          why.value("text", "").find("; and ") == std::string::npos;
 }
 
@@ -52,7 +52,7 @@ TEST_P(Families, NameWhatNoOtherDoes) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
   const Script script = told(spec, catalogue);
-  const std::string expected = spec.expected.at(0).fault_class;
+  const FaultClass expected = spec.expected.at(0).fault_class;
   EXPECT_TRUE(named(script, spec.seed, expected));
   const WithoutFamily off(GetParam().family);
   EXPECT_FALSE(named(script, spec.seed, expected));
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Nightly, Families,
                                               "field/batch-with-heads-of-the-other-rank"}));
 
 /// A case written here, and the expected diagnosis.
-void expect_needed(const char* family, const char* fault_class, const std::string& document) {
+void expect_needed(const char* family, FaultClass fault_class, const std::string& document) {
   const catalogue::Catalogue catalogue(cases);
   const Script script = told(catalogue::parse_cases(document, family, &catalogue).at(0), catalogue);
   EXPECT_TRUE(named(script, 1, fault_class));
@@ -95,7 +95,7 @@ void expect_needed(const char* family, const char* fault_class, const std::strin
 
 // An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
 TEST(Families, IdsBeyondThePool) {
-  expect_needed("ids beyond the pool", "wrong-block-id", R"(
+  expect_needed("ids beyond the pool", FaultClass::wrong_block_id, R"(
 case: beyond
 dtype: bf16
 geometry: {layers: 1, blocks: 6, block_size: 4, heads: 2, head_dim: 16}
@@ -113,7 +113,7 @@ expected: {outcome: FAIL, class: wrong-block-id}
 
 // Three entries under one key, of which the first one stays: two are read wrongly, so no step alone explains it.
 TEST(Families, SeveralKeys) {
-  expect_needed("several keys", "identity-collision", R"(
+  expect_needed("several keys", FaultClass::identity_collision, R"(
 case: first-of-three
 dtype: bf16
 geometry: {layers: 1, blocks: 12, block_size: 4, heads: 2, head_dim: 16}

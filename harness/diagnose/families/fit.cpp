@@ -139,7 +139,7 @@ bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
 }
 
 // The name of a fit, from what differs from the declared planes.
-std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
+FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
   std::set<Axis> axes;
   bool base = false, wraps = false;
   std::string list;
@@ -159,12 +159,15 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
   }
   numbers = axes.size() + (base ? 1 : 0);
   words = axes.empty() ? "another base" : "steps of bytes: " + list + (base ? ", and another base" : "");
-  if (axes.empty()) return wraps ? "int32-overflow" : whole_blocks(declared, now) ? "wrong-block-id" : "wrong-stride";
+  if (axes.empty())
+    return wraps                         ? FaultClass::int32_overflow
+           : whole_blocks(declared, now) ? FaultClass::wrong_block_id
+                                         : FaultClass::wrong_stride;
   const bool kv = axes.contains(Axis::kv), reordered = order_changed(declared, now);
-  if (axes.size() == 1) return kv && reordered ? "kv-split-vs-interleaved" : "wrong-stride";
+  if (axes.size() == 1) return kv && reordered ? FaultClass::kv_split_vs_interleaved : FaultClass::wrong_stride;
   // K and V found elsewhere, with matching blocks (or rows).
-  if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return "kv-split-vs-interleaved";
-  return reordered ? "axis-permuted" : "wrong-stride";
+  if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return FaultClass::kv_split_vs_interleaved;
+  return reordered ? FaultClass::axis_permuted : FaultClass::wrong_stride;
 }
 
 }  // namespace
@@ -220,7 +223,7 @@ void propose_fits(Workshop& w) {
         if (!now) continue;
         std::string words;
         std::size_t numbers = 0;
-        std::string fault_class = class_of(declared, *now, words, numbers);
+        FaultClass fault_class = class_of(declared, *now, words, numbers);
         // A base counted in elements of another width, in memory that holds both.
         if (const auto memory = w.script().memories.find(Arena::memory_of(views[v]));
             memory != w.script().memories.end() && !now->planes.empty()) {
@@ -232,7 +235,7 @@ void propose_fits(Workshop& w) {
             const layout::Cache there = cache_of(other.view);
             if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
             if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
-              fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
+              fault_class = FaultClass::dtype_reinterpreted, words = "a base counted in elements of another width";
           }
         }
         // Two plain causes at once are simpler than a map with more than two wrong numbers.

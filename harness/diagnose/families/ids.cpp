@@ -75,7 +75,7 @@ void propose_narrow_ids(Workshop& w, std::size_t i) {
     if (source) body.from_blocks = source->ids;
     if (destination) body.to_blocks = destination->ids;
     const auto& views = source ? a.from : a.to;
-    w.attempt("int32-overflow",
+    w.attempt(FaultClass::int32_overflow,
               "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) +
                   (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
                   name_of(w, i),
@@ -110,7 +110,7 @@ class OtherIds {
  private:
   template <class Axis>
   void axis(Axis axis, Picks Selection::* member, const char* what,
-            const std::function<std::string(const Mapping&)>& class_of);
+            const std::function<FaultClass(const Mapping&)>& class_of);
   const std::vector<View>& views(bool at_source) const { return at_source ? a_.from : a_.to; }
   std::optional<Ids> table(bool at_source) const {
     return views(at_source).empty() ? std::nullopt : table_at(w_, i_, at_source);
@@ -132,7 +132,7 @@ class OtherIds {
 
 template <class Axis>
 void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
-                    const std::function<std::string(const Mapping&)>& class_of) {
+                    const std::function<FaultClass(const Mapping&)>& class_of) {
   const Mapping mapping = mapping_of(sightings_, axis);
   if (mapping.empty() || is_identity(mapping)) return;
   Action body = a_;
@@ -167,22 +167,23 @@ void OtherIds::axes() {
          const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
          const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
          const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
-         return shared ? "region-aliasing" : "layer-misrouted";
+         return shared ? FaultClass::region_aliasing : FaultClass::layer_misrouted;
        });
   axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads",
-       [](const Mapping&) { return "head-shard-mapping"; });
+       [](const Mapping&) { return FaultClass::head_shard_mapping; });
   axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv",
        [](const Mapping& m) {
          const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
-         return exchanged ? "kv-split-vs-interleaved" : "region-aliasing";
+         return exchanged ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing;
        });
   axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
        &Selection::channels, "channels",
        [](const Mapping& m) {
          std::set<std::int64_t> sources;
          for (const auto& [to, from] : m) sources.insert(from);
-         return sources.size() == m.size() ? "axis-permuted"
-                                           : "head-shard-mapping";  // the same part twice: replicas taken for a row
+         return sources.size() == m.size()
+                    ? FaultClass::axis_permuted
+                    : FaultClass::head_shard_mapping;  // the same part twice: replicas taken for a row
        });
 }
 
@@ -190,11 +191,11 @@ void OtherIds::tokens() {
   const Component asked = a_.parts == "scales" ? Component::scale : Component::data;
   axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens",
        [&](const Mapping& m) {
-         if (asked == Component::scale) return "scale-misplaced";
+         if (asked == Component::scale) return FaultClass::scale_misplaced;
          const std::int64_t n =
              std::min(a_.from.empty() ? 1 : slots_of(a_.from.front()), a_.to.empty() ? 1 : slots_of(a_.to.front()));
          const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
-         return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";
+         return by_block || n == 1 ? FaultClass::wrong_block_id : FaultClass::wrong_block_size;
        });
 }
 
@@ -202,7 +203,7 @@ void OtherIds::list(bool at_source, const Ids& table, const Ids& ids, const std:
   if (ids == table) return;
   const std::string memory = memory_of(views(at_source));
   const bool old = outdated(w_, i_, memory, ids, table);
-  w_.attempt(old ? "stale-block" : "wrong-block-id",
+  w_.attempt(old ? FaultClass::stale_block : FaultClass::wrong_block_id,
              "blocks " + list_words(ids) + " instead of " + list_words(table) + " of " + memory +
                  (old ? " (those of an older table)" : why) + " in " + name_of(w_, i_),
              i_, with(at_source, ids));
@@ -276,7 +277,7 @@ void OtherIds::lists() {
     list_of_another(at_source, *ids);
     for (std::size_t k = 1; k < ids->size(); ++k) {
       w_.attempt(
-          "truncated",
+          FaultClass::truncated,
           "only the first " + std::to_string(k) + " blocks of " + memory_of(views(at_source)) + " in " + name_of(w_, i_), i_,
           with(at_source, {ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(k)}));
     }
@@ -291,7 +292,7 @@ void OtherIds::other_tables() {
       if (p == memory_of(a_.from) || q == memory_of(a_.to) || p == q) continue;
       Action body = a_;
       body.from_blocks = from, body.to_blocks = to;
-      w_.attempt("wrong-block-id", "blocks of " + p + " and " + q + " in " + name_of(w_, i_), i_, body);
+      w_.attempt(FaultClass::wrong_block_id, "blocks of " + p + " and " + q + " in " + name_of(w_, i_), i_, body);
     }
   }
 }
@@ -305,13 +306,14 @@ void OtherIds::wide_entries() {
   Action body = a_;
   body.pick.tokens = from;
   if (a_.op == Operation::move) body.pick_to.tokens = to;
-  w_.attempt("dtype-reinterpreted", "positions of 64 bits read as positions of 32 in " + name_of(w_, i_), i_, body);
+  w_.attempt(FaultClass::dtype_reinterpreted, "positions of 64 bits read as positions of 32 in " + name_of(w_, i_), i_,
+             body);
   for (const bool at_source : {true, false}) {
     const auto table = views(at_source).empty() ? std::nullopt : table_of(w_, i_, a_.request, memory_of(views(at_source)));
     if (!table) continue;
     Ids ids;
     for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
-    w_.attempt("dtype-reinterpreted", "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_,
+    w_.attempt(FaultClass::dtype_reinterpreted, "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_,
                with(at_source, std::move(ids)));
   }
 }

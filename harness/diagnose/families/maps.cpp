@@ -126,7 +126,7 @@ void propose_arithmetic(Workshop& w) {
               if (ends & 2) {
                 for (View& view : body.to) view.arithmetic = narrow;
               }
-              w.attempt("int32-overflow",
+              w.attempt(FaultClass::int32_overflow,
                         std::string("addresses computed in ") + std::to_string(bits) + " bits (" +
                             (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + name_of(w, i),
                         i, body);
@@ -145,8 +145,8 @@ void propose_arithmetic(Workshop& w) {
         if (ends & 2) {
           for (View& view : body.to) view.align = align;
         }
-        w.attempt("misaligned", "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i,
-                  body);
+        w.attempt(FaultClass::misaligned,
+                  "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i, body);
       }
     }
   }
@@ -196,12 +196,13 @@ void propose_offsets(Workshop& w) {
         if (views.empty()) continue;
         for (View& view : views) view.offset += shift;
         const bool wraps = shift % (std::int64_t{1} << 31) == 0;
-        w.attempt(wraps ? "int32-overflow" : "wrong-stride",
+        w.attempt(wraps ? FaultClass::int32_overflow : FaultClass::wrong_stride,
                   "addresses " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
         body = a;
         auto& scaled = source ? body.from : body.to;
         for (View& view : scaled) view.scale_offset += shift;
-        w.attempt("scale-misplaced", "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i,
+                  body);
       }
     }
   }
@@ -250,7 +251,7 @@ void propose_everywhere(Workshop& w) {
             if (memory_of(a.to) == memory) a.to_blocks = list;
           }
         }
-        w.attempt("wrong-block-id",
+        w.attempt(FaultClass::wrong_block_id,
                   "wherever " + memory + " is used: blocks " + list_words(list) + " instead of " + list_words(table),
                   std::move(bodies));
       }
@@ -284,8 +285,8 @@ void propose_layouts(Workshop& w) {
   propose_variants(w, [&](const layout::Cache& cache, std::size_t) {
     std::vector<Variant> out = resized(cache);
     for (Variant& variant : out) {
-      if (ranks.size() > 1 && variant.fault_class == "wrong-stride")
-        variant.fault_class = "head-shard-mapping";  // a row cut by the number of ranks
+      if (ranks.size() > 1 && variant.fault_class == FaultClass::wrong_stride)
+        variant.fault_class = FaultClass::head_shard_mapping;  // a row cut by the number of ranks
     }
     return out;
   });
@@ -323,7 +324,8 @@ void propose_scales(Workshop& w) {
         if (ends & 2) {
           for (View& view : body.to) view.scale_offset += shift;
         }
-        w.attempt("scale-misplaced", "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i,
+                  body);
       }
     }
   }

@@ -9,23 +9,23 @@ namespace {
 
 // Another request instead of one: a continuation of the first (or a prefix of it) holds the same tokens, more or fewer of
 // them.
-std::string longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
+FaultClass longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
   const auto p = was.blocks.find(memory), q = now.blocks.find(memory);
   if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() ||
       q == now.blocks.end() || was.tokens == now.tokens)
-    return "wrong-block-id";
+    return FaultClass::wrong_block_id;
   const std::size_t n = std::min(p->second.size(), q->second.size());
   if (!std::equal(p->second.begin(), p->second.begin() + static_cast<std::ptrdiff_t>(n), q->second.begin()))
-    return "wrong-block-id";
-  return now.tokens > was.tokens ? "over-read" : "truncated";
+    return FaultClass::wrong_block_id;
+  return now.tokens > was.tokens ? FaultClass::over_read : FaultClass::truncated;
 }
 
 }  // namespace
 
 void propose_memories(Workshop& w) {
-  const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
+  const auto class_of = [&](const std::string& was, const std::string& now) -> FaultClass {
     const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
-    if (p == w.script().memories.end() || q == w.script().memories.end()) return "region-aliasing";
+    if (p == w.script().memories.end() || q == w.script().memories.end()) return FaultClass::region_aliasing;
     const auto begin = [&](const std::string& name) {
       View whole;
       whole.of = name;
@@ -33,29 +33,29 @@ void propose_memories(Workshop& w) {
       return places.empty() ? Place{} : places.front();
     };
     const Place here = begin(was), there = begin(now);
-    if (here == there) return "wrong-block-id";  // the same bytes, under another table
+    if (here == there) return FaultClass::wrong_block_id;  // the same bytes, under another table
     // Two caches of one pool: one lies where the other does; if they are laid out differently, it is another base.
     if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
-      return p->second.view.cache == q->second.view.cache ? "region-aliasing" : "wrong-stride";
+      return p->second.view.cache == q->second.view.cache ? FaultClass::region_aliasing : FaultClass::wrong_stride;
     }
     const auto width = [](const Memory& memory) {
       const layout::Cache cache = cache_of(memory.view);
       return cache.planes.empty() ? layout::Dtype::fp32 : cache.planes.front().dtype;
     };
-    if (width(p->second) != width(q->second)) return "region-aliasing";
+    if (width(p->second) != width(q->second)) return FaultClass::region_aliasing;
     const auto domain = [](const Memory& memory, Axis axis) { return domain_of(memory.view, axis); };
     const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) &&
                               domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
       for (const auto& [name, request] : w.script().requests) {
         if (request.positions.contains(was) || request.positions.contains(now))
-          return "wrong-block-id";  // ranks that hold other tokens
+          return FaultClass::wrong_block_id;  // ranks that hold other tokens
       }
     }
     if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head))
-      return "head-shard-mapping";
-    if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return "layer-misrouted";
-    return "region-aliasing";
+      return FaultClass::head_shard_mapping;
+    if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return FaultClass::layer_misrouted;
+    return FaultClass::region_aliasing;
   };
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
@@ -81,7 +81,7 @@ void propose_memories(Workshop& w) {
               mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();
               for (const auto& [to, from] : layers)
                 mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
-              w.attempt("layer-misrouted", words + ", other layers", i, mapped);
+              w.attempt(FaultClass::layer_misrouted, words + ", other layers", i, mapped);
             }
           }
           const auto ids = table_of(w, i, a.request, was);
@@ -101,7 +101,7 @@ void propose_memories(Workshop& w) {
           View only = memory.view;
           only.of = name;
           all = {only};
-          w.attempt("head-shard-mapping", "only " + name + " in " + name_of(w, i), i, body);
+          w.attempt(FaultClass::head_shard_mapping, "only " + name + " in " + name_of(w, i), i, body);
         }
       }
     }
@@ -109,13 +109,14 @@ void propose_memories(Workshop& w) {
       if (name == a.request || a.request.empty()) continue;
       Action body = a;
       body.request = name;
-      const std::string fault_class =
+      const FaultClass fault_class =
           longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
       w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
       if (a.op == Operation::write) {
         body = a;
         body.generation = other.generation;
-        w.attempt("stale-block", "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::stale_block, "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i),
+                  i, body);
       }
     }
   }

@@ -24,7 +24,7 @@ const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &Element::
                                        {"heads", &Selection::heads, &Element::head, Axis::head}}};
 
 // A step split into several, each for some values of an axis; like parts stay together.
-void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::string& fault_class, const std::string& words,
+void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, FaultClass fault_class, const std::string& words,
                  const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
   for (const auto& [body, value] : parts) {
@@ -68,7 +68,7 @@ void propose_own_tables(Workshop& w, std::size_t i) {
         parts.emplace_back(std::move(body), value);
       }
       if (!odd.empty())
-        attempt_cut(w, i, cut, "wrong-block-id",
+        attempt_cut(w, i, cut, FaultClass::wrong_block_id,
                     std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_words(usual), parts);
     }
   }
@@ -79,10 +79,11 @@ void propose_holes(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   struct Pair {
     std::size_t of, within;
-    const char* fault_class;
+    FaultClass fault_class;
   };
-  for (const Pair& pair : {Pair{0, 1, "layer-missing"}, Pair{1, 0, "layer-missing"}, Pair{0, 2, "head-shard-mapping"},
-                           Pair{2, 0, "head-shard-mapping"}, Pair{1, 2, "head-shard-mapping"}}) {
+  for (const Pair& pair : {Pair{0, 1, FaultClass::layer_missing}, Pair{1, 0, FaultClass::layer_missing},
+                           Pair{0, 2, FaultClass::head_shard_mapping}, Pair{2, 0, FaultClass::head_shard_mapping},
+                           Pair{1, 2, FaultClass::head_shard_mapping}}) {
     const Divider &outer = dividers[pair.of], &inner = dividers[pair.within];
     std::map<std::int64_t, std::map<std::int64_t, bool>> touched;
     for (const Sighting& s : w.sightings(i)) {
@@ -133,7 +134,8 @@ void propose_regions(Workshop& w, std::size_t i) {
     if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
   }
   if (changed && bodies[i].size() <= 256)
-    w.attempt(layers ? "layer-misrouted" : "kv-split-vs-interleaved", words + " in " + name_of(w, i), std::move(bodies));
+    w.attempt(layers ? FaultClass::layer_misrouted : FaultClass::kv_split_vs_interleaved, words + " in " + name_of(w, i),
+              std::move(bodies));
 }
 
 // Of several memories at an end, some were left out.
@@ -160,7 +162,9 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
           heads = heads || domain_of(views[v], Axis::head) != domain_of(other, Axis::head) || rank(views[v]) != rank(other);
         }
       }
-      const char* fault_class = layers ? "layer-missing" : heads ? "head-shard-mapping" : "silently-skipped";
+      FaultClass fault_class = layers  ? FaultClass::layer_missing
+                               : heads ? FaultClass::head_shard_mapping
+                                       : FaultClass::silently_skipped;
       w.attempt(fault_class,
                 "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + name_of(w, i), i, body);
     }
@@ -214,7 +218,7 @@ void propose_strays(Workshop& w, std::size_t i) {
     bodies[i].push_back(std::move(copy));
     all += stray.bytes;
   }
-  w.attempt("stale-block",
+  w.attempt(FaultClass::stale_block,
             std::to_string(all) + " bytes of " + name_in(strays[0].from.backing) + " were copied over " +
                 name_in(strays[0].to.backing) + " in " + name_of(w, i) + ", where nothing was meant",
             std::move(bodies));

@@ -10,7 +10,7 @@ void propose_raw(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != Operation::copy && a.op != Operation::fill) continue;
-    const auto attempt = [&](const std::string& fault_class, const std::string& words, const Action& body) {
+    const auto attempt = [&](FaultClass fault_class, const std::string& words, const Action& body) {
       w.attempt(fault_class, words + " in " + name_of(w, i), i, body);
     };
     std::set<std::int64_t> lengths, shifts;
@@ -25,13 +25,13 @@ void propose_raw(Workshop& w) {
       if (bytes < 0 || bytes == a.bytes) continue;
       Action body = a;
       body.bytes = bytes;
-      attempt(bytes < a.bytes ? "truncated" : "over-read",
+      attempt(bytes < a.bytes ? FaultClass::truncated : FaultClass::over_read,
               std::to_string(bytes) + " bytes instead of " + std::to_string(a.bytes), body);
     }
     for (std::int64_t count = 0; count < std::min<std::int64_t>(a.count, 64); ++count) {
       Action body = a;
       body.count = count;
-      attempt("truncated", std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
+      attempt(FaultClass::truncated, std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
     }
     // Right up to some byte; after it, the content of another memory.
     if (a.op == Operation::copy && a.count == 1) {
@@ -51,7 +51,8 @@ void propose_raw(Workshop& w) {
             tail.bytes = a.bytes - cut;
             Bodies bodies = w.bodies();
             bodies[i] = {head, tail};
-            w.attempt("truncated", "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i),
+            w.attempt(FaultClass::truncated,
+                      "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i),
                       std::move(bodies));
           }
         }
@@ -72,18 +73,18 @@ void propose_raw(Workshop& w) {
     for (const std::int64_t shift : shifts) {
       Action body = a;
       body.from_offset += shift;
-      attempt("wrong-stride", "read " + std::to_string(shift) + " bytes off", body);
+      attempt(FaultClass::wrong_stride, "read " + std::to_string(shift) + " bytes off", body);
       body = a;
       body.to_offset += shift;
-      attempt("wrong-stride", "written " + std::to_string(shift) + " bytes off", body);
+      attempt(FaultClass::wrong_stride, "written " + std::to_string(shift) + " bytes off", body);
       if (a.count > 1) {
         body = a;
         body.from_step += shift;
-        attempt("wrong-stride",
+        attempt(FaultClass::wrong_stride,
                 "a step of " + std::to_string(body.from_step) + " bytes instead of " + std::to_string(a.from_step), body);
         body = a;
         body.to_step += shift;
-        attempt("wrong-stride",
+        attempt(FaultClass::wrong_stride,
                 "a step of " + std::to_string(body.to_step) + " bytes instead of " + std::to_string(a.to_step), body);
       }
     }

@@ -54,7 +54,7 @@ void propose_as_seen(Workshop& w, const std::vector<std::size_t>& steps) {
   const std::string words =
       missing.empty() ? "other ranges of " + shorter + " were registered"
                       : missing + " was not registered" + (shorter.empty() ? "" : ", other ranges of " + shorter + " were");
-  w.attempt("registration-missing-region", words, std::move(bodies));
+  w.attempt(FaultClass::registration_missing_region, words, std::move(bodies));
 }
 
 // A limit of the device that cuts every registration.
@@ -74,8 +74,8 @@ void propose_limits(Workshop& w, const std::vector<std::size_t>& steps) {
       ++cut;
     }
     if (cut > 1)
-      w.attempt("registration-missing-region", "no registration is longer than " + std::to_string(limit) + " bytes",
-                std::move(bodies));
+      w.attempt(FaultClass::registration_missing_region,
+                "no registration is longer than " + std::to_string(limit) + " bytes", std::move(bodies));
   }
 }
 
@@ -90,7 +90,7 @@ void propose_exchanged(Workshop& w, const std::vector<std::size_t>& steps) {
       for (std::size_t k = 0; k < of.size(); ++k) {
         for (Action& a : bodies[of[k]]) a.maps = w.action(of[order[k]]).to_offset;
       }
-      w.attempt("registration-missing-region", words + " of " + memory, std::move(bodies));
+      w.attempt(FaultClass::registration_missing_region, words + " of " + memory, std::move(bodies));
     };
     std::vector<std::size_t> order(of.size());
     const auto plain = [&] {

@@ -44,26 +44,26 @@ std::vector<std::int64_t> heads_of(const Action& a) {
 }
 
 // For a missed assignment that only sets a request's number of tokens from then on: too many or too few. "" for any other.
-std::string class_of_length(const Workshop& w, std::size_t step) {
+FaultClass class_of_length(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   const auto before = w.request_at(step, a.request);
   if (a.op != Operation::assign || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens)
-    return "";
-  return before->tokens > *a.tokens ? "over-read" : "truncated";
+    return FaultClass::none;
+  return before->tokens > *a.tokens ? FaultClass::over_read : FaultClass::truncated;
 }
 
 // The meaning of a missing move: the only one, one of several kinds, scales.
-std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
+FaultClass class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
   const Action& first = w.action(*steps.begin());
-  if (first.op == Operation::fill) return "stale-block";
-  if (first.op == Operation::register_range) return "registration-missing-region";
+  if (first.op == Operation::fill) return FaultClass::stale_block;
+  if (first.op == Operation::register_range) return FaultClass::registration_missing_region;
   if (first.op == Operation::assign && first.blocks.empty() && first.generation)
-    return "stale-block";  // older content is taken for the new
-  if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
+    return FaultClass::stale_block;  // older content is taken for the new
+  if (const FaultClass length = class_of_length(w, *steps.begin()); length != FaultClass::none) return length;
   if (first.op == Operation::put) {
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
       if (w.action(i).op == Operation::put && w.action(i).store == first.store && w.action(i).key == first.key)
-        return "stale-block";
+        return FaultClass::stale_block;
     }
   }
   if (first.op == Operation::assign) {
@@ -76,15 +76,15 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
           continue;
         for (const std::int64_t id : old->second.blocks.at(memory)) {
           const auto& theirs = request.blocks.at(memory);
-          if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return "stale-block";
+          if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return FaultClass::stale_block;
         }
       }
     }
-    return "wrong-block-id";
+    return FaultClass::wrong_block_id;
   }
   if (first.op == Operation::read) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-      if (w.action(i).op == Operation::read && !steps.contains(i)) return "truncated";  // one request of a batch
+      if (w.action(i).op == Operation::read && !steps.contains(i)) return FaultClass::truncated;  // one request of a batch
     }
   }
   if (first.op == Operation::write) {
@@ -93,12 +93,13 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
       const Action& a = w.action(i);
       if ((a.op == Operation::write || a.op == Operation::move || a.op == Operation::get) &&
           memory_of(a.to) == memory_of(first.to))
-        return "stale-block";
+        return FaultClass::stale_block;
     }
-    return "read-before-ready";
+    return FaultClass::read_before_ready;
   }
-  if (first.parts == "scales") return "scale-lost";
-  if (first.op == Operation::require || first.op == Operation::unpack || first.op == Operation::refuse) return "";
+  if (first.parts == "scales") return FaultClass::scale_lost;
+  if (first.op == Operation::require || first.op == Operation::unpack || first.op == Operation::refuse)
+    return FaultClass::none;
   // Storing and fetching are two directions: a get is no part of a put.
   const auto like_first = [&](std::size_t i) {
     return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == Operation::put) == (first.op == Operation::put);
@@ -110,26 +111,27 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     bool same_request = false;
     for (std::size_t i = 0; i < w.script().steps.size(); ++i)
       same_request = same_request || (like_first(i) && w.action(i).request == first.request);
-    if (!same_request && !first.request.empty()) return reported_done(w) ? "false-success" : "silently-skipped";
+    if (!same_request && !first.request.empty())
+      return reported_done(w) ? FaultClass::false_success : FaultClass::silently_skipped;
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
       if (!like_first(i)) continue;
       // The same caches, another part of the request: pieces of one transfer.
       if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) &&
           a.request == first.request && a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
-        return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
+        return reported_failure(w) && reported_done(w) ? FaultClass::false_success : FaultClass::truncated;
       }
       // Other heads of the same place, from another rank: a shard.
       if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && heads_of(a) != heads_of(first)) {
-        return reported_done(w) ? "false-success" : "head-shard-mapping";
+        return reported_done(w) ? FaultClass::false_success : FaultClass::head_shard_mapping;
       }
       // The same place, from elsewhere: one of two passes over it, a conversion.
       if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers)
-        return "silently-skipped";
+        return FaultClass::silently_skipped;
     }
-    return "layer-missing";
+    return FaultClass::layer_missing;
   }
-  return reported_done(w) ? "false-success" : "silently-skipped";
+  return reported_done(w) ? FaultClass::false_success : FaultClass::silently_skipped;
 }
 
 // Whether an earlier step had written where this one writes: then the part that still holds the old bytes was left out.
@@ -183,22 +185,22 @@ bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
   return false;
 }
 
-std::string class_of_unmet(const std::string& about) {
-  if (about == "dtype") return "dtype-reinterpreted";
-  if (about == "heads") return "head-shard-mapping";
-  if (about == "block_size") return "wrong-block-size";
-  if (about == "groups" || about == "dims") return "rank-mismatch";
-  if (about == "layers") return "layer-missing";
-  if (about == "alignment") return "misaligned";
-  if (about == "stride") return "wrong-stride";
-  if (about == "axes") return "axis-permuted";
-  if (about == "kv") return "kv-split-vs-interleaved";
-  if (about == "key") return "identity-collision";
-  if (about == "tokens" || about == "bytes") return "truncated";
-  if (about == "registration") return "registration-missing-region";
-  if (about == "size") return "int32-overflow";
-  if (about == "width") return "packed-dim-misread";
-  return "capability-mismatch";
+FaultClass class_of_unmet(const std::string& about) {
+  if (about == "dtype") return FaultClass::dtype_reinterpreted;
+  if (about == "heads") return FaultClass::head_shard_mapping;
+  if (about == "block_size") return FaultClass::wrong_block_size;
+  if (about == "groups" || about == "dims") return FaultClass::rank_mismatch;
+  if (about == "layers") return FaultClass::layer_missing;
+  if (about == "alignment") return FaultClass::misaligned;
+  if (about == "stride") return FaultClass::wrong_stride;
+  if (about == "axes") return FaultClass::axis_permuted;
+  if (about == "kv") return FaultClass::kv_split_vs_interleaved;
+  if (about == "key") return FaultClass::identity_collision;
+  if (about == "tokens" || about == "bytes") return FaultClass::truncated;
+  if (about == "registration") return FaultClass::registration_missing_region;
+  if (about == "size") return FaultClass::int32_overflow;
+  if (about == "width") return FaultClass::packed_dim_misread;
+  return FaultClass::capability_mismatch;
 }
 
 }  // namespace
@@ -231,14 +233,14 @@ void propose_skips(Workshop& w) {
         w.evidence().observation.events.begin(), w.evidence().observation.events.end(),
         [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
     if (unregistered && both.size() > 1)
-      w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
+      w.attempt_without(FaultClass::registration_missing_region, memory + " was neither registered nor moved", both);
   }
   if (w.found()) return;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Action& a = w.action(i);
     if (!w.moves(i) && a.op != Operation::register_range && a.op != Operation::assign) continue;
-    const std::string fault_class = class_of_absence(w, {i});
-    bool alone = fault_class == "layer-missing";
+    const FaultClass fault_class = class_of_absence(w, {i});
+    bool alone = fault_class == FaultClass::layer_missing;
     for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
     w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened",
                       {i});
@@ -304,7 +306,7 @@ void propose_subsets(Workshop& w) {
       Action body = a;
       body.parts = parts.touched.contains(0) ? "data" : "scales";
       w.attempt(
-          body.parts == "data" ? "scale-lost" : "truncated",
+          body.parts == "data" ? FaultClass::scale_lost : FaultClass::truncated,
           body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i),
           i, body);
     }
@@ -333,36 +335,37 @@ void propose_subsets(Workshop& w) {
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
         const bool none = missing == null && !brought_block_0(w, i, views == &a.from);
         if (holes != ids)
-          w.attempt(none ? "wrong-block-id" : "truncated",
+          w.attempt(none ? FaultClass::wrong_block_id : FaultClass::truncated,
                     none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i,
                     body);
       }
     }
-    const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
+    const auto try_axis = [&](int axis, Picks Selection::* member, FaultClass fault_class, const char* what) {
       const Part& part = axes[axis];
       if (part.touched.empty() || part.touched.size() == part.all.size()) return;
       Action body = a;
       keep_only(body, member, part.touched);
       w.attempt(fault_class, words(what, part), i, body);
     };
-    try_axis(0, &Selection::layers, "layer-missing", "layers");
-    try_axis(1, &Selection::kv, "layer-missing", "of K and V");
-    try_axis(3, &Selection::heads, "head-shard-mapping", "heads");
-    try_axis(2, &Selection::tokens, reported_failure(w) && reported_done(w) ? "false-success" : "truncated", "tokens");
+    try_axis(0, &Selection::layers, FaultClass::layer_missing, "layers");
+    try_axis(1, &Selection::kv, FaultClass::layer_missing, "of K and V");
+    try_axis(3, &Selection::heads, FaultClass::head_shard_mapping, "heads");
+    try_axis(2, &Selection::tokens,
+             reported_failure(w) && reported_done(w) ? FaultClass::false_success : FaultClass::truncated, "tokens");
     std::set<std::int64_t> lost;
     std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(),
                         std::inserter(lost, lost.end()));
     const bool tensors = !lost.empty() && a.to.size() == 1 && whole_tensors(a.to[0], lost);
     try_axis(4, &Selection::channels,
-             tensors     ? "layer-missing"
-             : four_bits ? "packed-dim-misread"
-                         : "truncated",
+             tensors     ? FaultClass::layer_missing
+             : four_bits ? FaultClass::packed_dim_misread
+                         : FaultClass::truncated,
              "channels");
     // Several axes at once.
     Action body = a;
     if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
     if (axes[2].touched.size() < axes[2].all.size()) keep_only(body, &Selection::tokens, axes[2].touched);
-    w.attempt("truncated", words("tokens", axes[2]), i, body);
+    w.attempt(FaultClass::truncated, words("tokens", axes[2]), i, body);
   }
 }
 
@@ -397,7 +400,7 @@ void propose_lengths(Workshop& w) {
       std::vector<std::int64_t> tokens;
       for (std::int64_t t = 0; t < length; ++t) tokens.push_back(r.first_token + t);
       body.pick.tokens = std::move(tokens);
-      w.attempt(length > r.tokens ? "over-read" : "truncated",
+      w.attempt(length > r.tokens ? FaultClass::over_read : FaultClass::truncated,
                 std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
     }
   }
@@ -414,7 +417,7 @@ void propose_options(Workshop& w) {
         const std::string words = std::string(how) == "ignored" ? "the scales were not applied"
                                   : std::string(how) == "twice" ? "the scales were applied twice"
                                                                 : "scales were applied";
-        w.attempt("scale-lost", words + " in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::scale_lost, words + " in " + name_of(w, i), i, body);
       }
     }
     if ((a.op == Operation::move || a.op == Operation::copy) && !a.from.empty() && !a.to.empty()) {
@@ -429,32 +432,35 @@ void propose_options(Workshop& w) {
         return clue.wrong &&
                w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
       });
-      if (source_changed) w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
+      if (source_changed)
+        w.attempt(FaultClass::copy_direction, "source and destination exchanged in " + name_of(w, i), i, body);
     }
     if (a.op == Operation::move || a.op == Operation::copy || a.op == Operation::put || a.op == Operation::get) {
       Action body = a;
       body.splits = !a.splits;
-      w.attempt("misaligned", "a copy crosses the end of a registration or a mapping in " + name_of(w, i), i, body);
+      w.attempt(FaultClass::misaligned, "a copy crosses the end of a registration or a mapping in " + name_of(w, i), i,
+                body);
     }
     if (a.op == Operation::move && a.parts == "all") {
       Action body = a;
       body.parts = "data";
-      w.attempt("scale-lost", "the scales were left behind in " + name_of(w, i), i, body);
+      w.attempt(FaultClass::scale_lost, "the scales were left behind in " + name_of(w, i), i, body);
     }
     if (a.op == Operation::write) {
       Action body = a;
       body.parts = "data";
-      w.attempt("scale-lost", "no scales were written in " + name_of(w, i), i, body);
+      w.attempt(FaultClass::scale_lost, "no scales were written in " + name_of(w, i), i, body);
       for (const char* content : {"tags", "codes", "values"}) {
         body = a;
         body.content = content;
-        w.attempt("dtype-reinterpreted", std::string("other content (") + content + ") in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::dtype_reinterpreted, std::string("other content (") + content + ") in " + name_of(w, i), i,
+                  body);
       }
     }
     if (a.op == Operation::put) {
       Action body = a;
       body.on_exists = a.on_exists == "keep" ? "replace" : "keep";
-      w.attempt("stale-block",
+      w.attempt(FaultClass::stale_block,
                 a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
     }
     if (a.op == Operation::register_range) {
@@ -462,7 +468,7 @@ void propose_options(Workshop& w) {
       bool seam = false;
       for (const nlohmann::json& event : w.evidence().observation.events)
         seam = seam || event.value("violation", "").starts_with("straddles");
-      const char* short_class = seam ? "misaligned" : "registration-missing-region";
+      FaultClass short_class = seam ? FaultClass::misaligned : FaultClass::registration_missing_region;
       for (const nlohmann::json& event : w.evidence().observation.events) {
         if (event.contains("violation")) lengths.insert(event["offset"].get<std::int64_t>() - a.to_offset);
         if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name)
@@ -505,9 +511,9 @@ void propose_options(Workshop& w) {
           as_another = as_another || (w.action(k).op == Operation::register_range && w.action(k).memory == a.memory &&
                                       w.action(k).to_offset == *body.maps);
         const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
-        w.attempt(as_another ? "wrong-stride"
-                  : rounded  ? "misaligned"
-                             : "registration-missing-region",
+        w.attempt(as_another ? FaultClass::wrong_stride
+                  : rounded  ? FaultClass::misaligned
+                             : FaultClass::registration_missing_region,
                   a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }
@@ -533,14 +539,14 @@ void propose_keys(Workshop& w) {
         missing += (missing.empty() ? "" : ", ") + names[f];
         leave_out_of_keys(bodies, names[f]);
       }
-      w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
+      w.attempt(FaultClass::identity_collision, "keys without " + missing, std::move(bodies));
     }
   }
   // Under a key that no one else has: never found.
   for (const std::size_t i : shelves) {
     Action body = w.action(i);
     for (auto& [field, value] : body.key) value += "'";
-    w.attempt("silently-skipped", name_of(w, i) + " used a key that no other step has", i, body);
+    w.attempt(FaultClass::silently_skipped, name_of(w, i) + " used a key that no other step has", i, body);
   }
   // One side only: put under one key, fetched under another.
   for (const std::size_t i : shelves) {
@@ -548,8 +554,8 @@ void propose_keys(Workshop& w) {
       if (i == j || w.action(i).key == w.action(j).key) continue;
       Action body = w.action(i);
       body.key = w.action(j).key;
-      w.attempt("identity-collision", "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'",
-                i, body);
+      w.attempt(FaultClass::identity_collision,
+                "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'", i, body);
     }
   }
 }
@@ -577,21 +583,22 @@ bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
 
 // What it means that a step happened at another's place. What lies between decides: the writer that it had to wait for, or a
 // block that changed owner meanwhile.
-std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
+FaultClass class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
   };
-  if (const std::string told = class_of_length(w, i); !told.empty()) return told;
+  if (const FaultClass told = class_of_length(w, i); told != FaultClass::none) return told;
   const Action& a = w.action(i);
   const bool later = j > i;
   bool recycled = false, awaited = false;
-  std::string length;
+  FaultClass length{};
   for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
     if (k == i) continue;
     const Action& c = w.action(k);
-    if (const std::string told = class_of_length(w, k); !told.empty()) {
+    if (const FaultClass told = class_of_length(w, k); told != FaultClass::none) {
       // Done before the length changed, it used the old one; done after, the new one.
-      if (c.request == a.request) length = !later ? told : told == "over-read" ? "truncated" : "over-read";
+      if (c.request == a.request)
+        length = !later ? told : told == FaultClass::over_read ? FaultClass::truncated : FaultClass::over_read;
       continue;
     }
     const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
@@ -612,9 +619,9 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
     if (a.op == Operation::write && (c.op == Operation::move || c.op == Operation::put || c.op == Operation::read) && !other)
       awaited = true;
   }
-  if (recycled && !(later && a.op == Operation::write)) return "stale-block";
-  if (!length.empty() && !awaited) return length;
-  return awaited || a.op == Operation::write ? "read-before-ready" : "stale-block";
+  if (recycled && !(later && a.op == Operation::write)) return FaultClass::stale_block;
+  if (length != FaultClass::none && !awaited) return length;
+  return awaited || a.op == Operation::write ? FaultClass::read_before_ready : FaultClass::stale_block;
 }
 
 // A request with blocks at both ends of a transfer, some now owned by another request, that no one was to move: a cancelled
@@ -638,7 +645,8 @@ void propose_called_off(Workshop& w) {
       for (std::size_t j = 0; j < steps.size(); ++j) {
         Bodies bodies = w.bodies();
         bodies[j].push_back(called_off);
-        w.attempt("stale-block", "request " + name + ", which was not to move, reached " + to + " after " + name_of(w, j),
+        w.attempt(FaultClass::stale_block,
+                  "request " + name + ", which was not to move, reached " + to + " after " + name_of(w, j),
                   std::move(bodies));
       }
     }
@@ -694,7 +702,7 @@ void propose_orders(Workshop& w) {
       if (i == j || b.op == Operation::register_range || b.op == Operation::unregister_range) continue;
       if (j > i && j + 1 < steps.size() && w.action(j).op == Operation::nothing) continue;
       const bool later = j > i;
-      const std::string fault_class = class_of_order(w, i, j);
+      const FaultClass fault_class = class_of_order(w, i, j);
       for (const char* reads : {"execute", "issue"}) {
         for (const char* table : {"execute", "issue"}) {
           Action body = a;
@@ -717,17 +725,18 @@ void propose_orders_together(Workshop& w) {
   const auto attempt = [&](const Times& times) {
     if (times.size() < 2) return;
     std::string words;
-    std::set<std::string> classes;
+    std::set<std::string_view> classes;  // by name: the last one is reported
     Bodies bodies = w.bodies();
     for (const auto& [i, j] : times) {
       Action body = w.action(i);
       (j > i ? body.after : body.before) = steps[j].name;
       bodies[i] = {body};
-      classes.insert(class_of_order(w, i, j));
+      classes.insert(name(class_of_order(w, i, j)));
       if (words.size() < 160)
         words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
     }
-    w.attempt(*classes.rbegin(), "several steps happened at another time: " + words, std::move(bodies));
+    w.attempt(*fault_class_from_name(*classes.rbegin()), "several steps happened at another time: " + words,
+              std::move(bodies));
   };
   // Each one before what it had to wait for, or after what had to wait for it.
   for (const auto& other : {maker_of, user_of}) {

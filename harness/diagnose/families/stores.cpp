@@ -27,11 +27,11 @@ Shelves shelves_of(const Workshop& w) {
 
 // What all puts keep when a key exists: as they say, or always the same.
 void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodies) {
-  w.attempt("identity-collision", words, bodies);
+  w.attempt(FaultClass::identity_collision, words, bodies);
   for (const char* how : {"keep", "replace"}) {
     Bodies changed = bodies;
     let_win(changed, how);
-    w.attempt("identity-collision",
+    w.attempt(FaultClass::identity_collision,
               words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"),
               std::move(changed));
   }
@@ -100,7 +100,7 @@ void propose_objects_seen(Workshop& w, const Shelves& s) {
       words += (words.empty() ? "" : ", ") + name_of(w, get) + " got the object of " + name_of(w, best);
     }
   }
-  if (!words.empty()) w.attempt("identity-collision", words, std::move(bodies));
+  if (!words.empty()) w.attempt(FaultClass::identity_collision, words, std::move(bodies));
 }
 
 // A get writes its result elsewhere: to the tokens, layers or heads of another part of the request.
@@ -112,9 +112,9 @@ void propose_other_places(Workshop& w, const Shelves& s) {
       Action body = a;
       body.pick = b.pick, body.pick_to = b.pick_to;
       const bool layers = a.pick.layers != b.pick.layers, heads = a.pick.heads != b.pick.heads;
-      w.attempt(layers  ? "layer-misrouted"
-                : heads ? "head-shard-mapping"
-                        : "wrong-block-id",
+      w.attempt(layers  ? FaultClass::layer_misrouted
+                : heads ? FaultClass::head_shard_mapping
+                        : FaultClass::wrong_block_id,
                 name_of(w, get) + " wrote to the place of " + name_of(w, other), get, body);
     }
   }
@@ -123,13 +123,14 @@ void propose_other_places(Workshop& w, const Shelves& s) {
 // Each get wrote its result to other tokens, layers or heads, as the bytes show: all gets at once.
 void propose_places_seen(Workshop& w, const Shelves& s) {
   struct Route {
-    const char* fault_class;
+    FaultClass fault_class;
     Picks Selection::* picks;
     std::optional<std::int64_t> (*of)(const Element&);
   };
-  const Route routes[] = {{"wrong-block-id", &Selection::tokens, [](const Element& e) { return e.token; }},
-                          {"layer-misrouted", &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
-                          {"head-shard-mapping", &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
+  const Route routes[] = {
+      {FaultClass::wrong_block_id, &Selection::tokens, [](const Element& e) { return e.token; }},
+      {FaultClass::layer_misrouted, &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
+      {FaultClass::head_shard_mapping, &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
   for (const Route& route : routes) {
     Bodies bodies = w.bodies();
     std::string words;

@@ -50,7 +50,7 @@ void propose_ratios(Workshop& w, std::size_t step) {
       const std::int64_t pool = domain_of((at_source ? a.from : a.to).front(), Axis::block).second / right;
       Action astray = a;
       (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
-      w.attempt("wrong-block-size",
+      w.attempt(FaultClass::wrong_block_size,
                 "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
                     std::to_string(pool) + " in " + name_of(w, step),
                 step, astray);
@@ -61,17 +61,17 @@ void propose_ratios(Workshop& w, std::size_t step) {
         Action body = a;
         Ids mine = smaller(*coarse, wrong);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
-        w.attempt("wrong-block-size", words, step, body);
+        w.attempt(FaultClass::wrong_block_size, words, step, body);
         if (!across) continue;
         Ids theirs = *across;
         const std::size_t n = std::min(mine.size(), theirs.size());
         mine.resize(n), theirs.resize(n);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
         (at_source ? body.to_blocks : body.from_blocks) = theirs;
-        w.attempt("wrong-block-size", words + ", as far as the lists of both ends go", step, body);
+        w.attempt(FaultClass::wrong_block_size, words + ", as far as the lists of both ends go", step, body);
         if (const auto other = larger(*across, right); other && at_source) {
           body.from_blocks = smaller(*coarse, wrong), body.to_blocks = smaller(*other, wrong);
-          w.attempt("wrong-block-size", words + ", at both ends", step, body);
+          w.attempt(FaultClass::wrong_block_size, words + ", at both ends", step, body);
         }
       }
     }
@@ -88,7 +88,7 @@ void propose_times(Workshop& w, std::size_t step) {
       if (assign.op != Operation::assign || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
-      w.attempt("stale-block",
+      w.attempt(FaultClass::stale_block,
                 "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) +
                     " in " + name_of(w, step),
                 step, body);
@@ -119,7 +119,7 @@ void propose_filled(Workshop& w, std::size_t step) {
   const auto attempt = [&](const Ids& ids) {
     Action body = a;
     body.to_blocks = ids;
-    w.attempt("wrong-block-id",
+    w.attempt(FaultClass::wrong_block_id,
               "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step,
               body);
   };
@@ -180,7 +180,8 @@ void propose_tables_together(Workshop& w) {
                memory + whose + " in " + name_of(w, i);
       ++changed, old += outdated(w, i, memory, ids, table);
     }
-    if (changed > 1) w.attempt(old == changed ? "stale-block" : "wrong-block-id", words, std::move(bodies));
+    if (changed > 1)
+      w.attempt(old == changed ? FaultClass::stale_block : FaultClass::wrong_block_id, words, std::move(bodies));
   }
 }
 
@@ -224,7 +225,7 @@ void propose_beyond(Workshop& w) {
       if (ids == *table) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = ids;
-      w.attempt("wrong-block-id",
+      w.attempt(FaultClass::wrong_block_id,
                 "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) +
                     ", beyond what the pool has, in " + name_of(w, i),
                 i, body);

@@ -64,7 +64,7 @@ void propose_ways_out(Workshop& w) {
     if (a.op != Operation::move || !w.script().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
     const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
-                              const char* fault_class) {
+                              FaultClass fault_class) {
       const auto ways = ways_out(w.sightings(i), a.pick.*member, axis);
       std::vector<std::int64_t> from, to;
       bool as_meant = true;
@@ -96,14 +96,14 @@ void propose_ways_out(Workshop& w) {
     const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
     const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
     try_axis([](const Element& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
-             "layers", "layer-misrouted");
+             "layers", FaultClass::layer_misrouted);
     try_axis([](const Element& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads, "heads",
-             "head-shard-mapping");
+             FaultClass::head_shard_mapping);
     try_axis([](const Element& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv",
-             "kv-split-vs-interleaved");
+             FaultClass::kv_split_vs_interleaved);
     try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; },
              Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
-             asked == layout::Component::scale ? "scale-misplaced" : "wrong-block-id");
+             asked == layout::Component::scale ? FaultClass::scale_misplaced : FaultClass::wrong_block_id);
   }
 }
 
@@ -116,7 +116,7 @@ void propose_together(Workshop& w) {
   propose_shared_orders(w);
   propose_orders_together(w);
   if (w.found()) return;
-  std::set<std::string> asked;
+  std::set<FaultClass> asked;
   for (const std::size_t lead : steps.size() < 2 ? std::vector<std::size_t>{} : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {
       if (!asked.insert(mistake.fault_class).second) continue;

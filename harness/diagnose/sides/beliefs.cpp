@@ -20,8 +20,8 @@ Maps true_maps(const ResolvedCase& c) {
   return maps;
 }
 
-Variant believed(const Scene& scene, std::string fault_class, std::string words) {
-  return {std::move(fault_class), std::move(words), scene.truth, true_maps(scene.truth)};
+Variant believed(const Scene& scene, FaultClass fault_class, std::string words) {
+  return {fault_class, std::move(words), scene.truth, true_maps(scene.truth)};
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ Variant believed(const Scene& scene, std::string fault_class, std::string words)
 void other_source_blocks(const Scene& scene, Proposals& out) {
   const std::int64_t pool = scene.truth.groups.at(0).producer.ranks.at(0).geometry.blocks;
   const auto propose = [&](const std::string& words, auto&& change) {
-    Variant v = believed(scene, "wrong-block-id", words);
+    Variant v = believed(scene, FaultClass::wrong_block_id, words);
     bool valid = true;
     for (auto& r : v.transformed.groups[0].requests) {
       if (!r.transfer || r.producer_blocks.empty()) continue;
@@ -72,7 +72,7 @@ void other_steps(const Scene& scene, Proposals& out) {
   for (const auto axis : {Axis::block, Axis::slot, Axis::head}) {
     for (const bool half : {true, false}) {
       for (const bool producer : {true, false}) {
-        Variant v = believed(scene, "wrong-stride",
+        Variant v = believed(scene, FaultClass::wrong_stride,
                              std::string("the step between ") +
                                  (axis == Axis::block  ? "blocks"
                                   : axis == Axis::slot ? "tokens"
@@ -103,7 +103,7 @@ void other_lengths(const Scene& scene, Proposals& out) {
     const std::int64_t room = std::min(static_cast<std::int64_t>(r.producer_blocks.size()) * p,
                                        static_cast<std::int64_t>(r.consumer_blocks.size()) * c);
     for (std::int64_t tokens = r.tokens + 1; tokens <= std::min(room, r.tokens + 16); ++tokens) {
-      Variant v = believed(scene, "over-read",
+      Variant v = believed(scene, FaultClass::over_read,
                            std::to_string(tokens) + " tokens were moved where " + std::to_string(r.tokens) + " are valid");
       v.transformed.groups[0].requests[i].tokens = tokens;
       out.push_back(std::move(v));
@@ -115,7 +115,7 @@ void other_block_sizes(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   const std::int64_t p = group.producer.ranks.at(0).geometry.block_size, c = group.consumer.ranks.at(0).geometry.block_size;
   if (p == c) return;
-  Variant v = believed(scene, "wrong-block-size",
+  Variant v = believed(scene, FaultClass::wrong_block_size,
                        "block i went to block i although the producer's hold " + std::to_string(p) +
                            " tokens and the consumer's " + std::to_string(c));
   auto& g = v.transformed.groups[0];
@@ -132,7 +132,7 @@ void other_block_sizes(const Scene& scene, Proposals& out) {
 void scales_elsewhere(const Scene& scene, Proposals& out) {
   const auto propose = [&](const std::string& words, Component component, auto&& change) {
     for (const bool producer : {true, false}) {
-      Variant v = believed(scene, component == Component::data ? "" : "scale-misplaced",
+      Variant v = believed(scene, component == Component::data ? FaultClass::none : FaultClass::scale_misplaced,
                            words + (producer ? " on the producer" : " on the consumer"));
       bool any = false;
       for (auto& cache : producer ? v.maps->producer : v.maps->consumer) {
@@ -159,7 +159,7 @@ void scales_elsewhere(const Scene& scene, Proposals& out) {
             });
   }
   // Not moved at all.
-  Variant v = believed(scene, "scale-lost", "the scales were not moved, the codes were");
+  Variant v = believed(scene, FaultClass::scale_lost, "the scales were not moved, the codes were");
   bool any = false;
   for (auto& cache : v.maps->consumer)
     any = std::erase_if(cache.planes, [](const layout::Plane& p) { return p.component != Component::data; }) > 0 || any;
@@ -167,8 +167,8 @@ void scales_elsewhere(const Scene& scene, Proposals& out) {
 }
 
 void half_of_packed_rows(const Scene& scene, Proposals& out) {
-  Variant v =
-      believed(scene, "packed-dim-misread", "half of each row was moved: an extent of packed codes taken for one of bytes");
+  Variant v = believed(scene, FaultClass::packed_dim_misread,
+                       "half of each row was moved: an extent of packed codes taken for one of bytes");
   bool any = false;
   for (auto& cache : v.maps->consumer) {
     for (auto& plane : cache.planes) {

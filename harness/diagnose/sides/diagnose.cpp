@@ -98,23 +98,16 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
   return differs ? result : Fit{};
 }
 
-Diagnosis finding(std::string fault_class, bool exact, std::string text) {
+Diagnosis finding(FaultClass fault_class, bool exact, std::string text) {
   Diagnosis d;
-  d.what_to_do = what_to_check(fault_class);
-  d.fault_class = std::move(fault_class);
+  d.what_to_do = advice(fault_class);
+  d.fault_class = fault_class;
   d.exact = exact;
   d.text = std::move(text);
   return d;
 }
 
 }  // namespace
-
-std::string what_to_check(const std::string& fault_class) {
-  for (const auto& c : fault_classes()) {
-    if (c.name == fault_class) return std::string(c.check);
-  }
-  return "";
-}
 
 Diagnosis from_events(const Scene& scene) {
   static const std::regex counts(R"(expected (\d+), got (\d+))");
@@ -124,12 +117,12 @@ Diagnosis from_events(const Scene& scene) {
     const std::string text = raised.value("text", "");
     std::smatch m;
     if (std::regex_search(text, m, counts)) {
-      return finding("rank-mismatch", true,
+      return finding(FaultClass::rank_mismatch, true,
                      "expected " + m[1].str() + ", got " + m[2].str() + ": the code unpacks a shape of " + m[1].str() +
                          " dims, the tensor it received has " + m[2].str() + " (" + raised.value("type", "exception") +
                          ": " + text + ")");
     }
-    return finding("crash", false, raised.value("type", "exception") + ": " + text);
+    return finding(FaultClass::crash, false, raised.value("type", "exception") + ": " + text);
   }
   return {};
 }
@@ -153,7 +146,7 @@ Diagnosis from_reader(const Scene& scene) {
                        std::to_string(view.page_size) + " and " + std::to_string(view.num_heads) +
                        " KV heads from a tensor that has page_size " + std::to_string(rank.geometry.block_size) + " and " +
                        std::to_string(rank.geometry.heads) + "; " + plan.text();
-    return finding("axis-permuted", true, std::move(text));
+    return finding(FaultClass::axis_permuted, true, std::move(text));
   }
   return {};
 }
@@ -169,21 +162,21 @@ double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong) {
 }
 
 Diagnosis diagnose(const Scene& scene) {
-  if (auto d = from_events(scene); !d.fault_class.empty()) return d;
-  if (auto d = from_reader(scene); !d.fault_class.empty()) return d;
+  if (auto d = from_events(scene); d.fault_class != FaultClass::none) return d;
+  if (auto d = from_reader(scene); d.fault_class != FaultClass::none) return d;
   const std::int64_t wrong = scene.wrong_bytes + scene.source_wrong;
   if (wrong == 0) return {};
   if (untouched(scene) && scene.source_wrong == 0) {
     return finding(
-        "silently-skipped", true,
+        FaultClass::silently_skipped, true,
         "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
   }
   const bool arrived = std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(),
                                   scene.consumer_expected.end(),
                                   [](ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); });
   if (arrived && scene.source_wrong == 0) {
-    if (auto d = from_gathering(scene); !d.fault_class.empty()) return d;
-    return finding("", false, "unexplained: the cache is right, what the reader gathered is not");
+    if (auto d = from_gathering(scene); d.fault_class != FaultClass::none) return d;
+    return finding(FaultClass::none, false, "unexplained: the cache is right, what the reader gathered is not");
   }
   const Right right = right_of(scene);
   Diagnosis best;
@@ -198,7 +191,7 @@ Diagnosis diagnose(const Scene& scene) {
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
       if (f.exact && best.exact) {
-        best.others.push_back(v.fault_class + ": " + v.words);
+        best.others.push_back(std::string(name(v.fault_class)) + ": " + v.words);
       } else if (f.exact) {
         best =
             finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
@@ -207,9 +200,9 @@ Diagnosis diagnose(const Scene& scene) {
         closest = f;
         // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
         best =
-            finding("", false,
-                    "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " +
-                        text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
+            finding(FaultClass::none, false,
+                    "unexplained; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
+                        ": it leaves " + text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
                         " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
       }
     });

@@ -42,7 +42,7 @@ struct Maps {
 
 /// One transformation of the right map.
 struct Variant {
-  std::string fault_class;
+  FaultClass fault_class{};
   std::string words;           ///< "written HND, declared NHD"
   ResolvedCase transformed;    ///< its truth and ids say what the variant predicts on the consumer
   std::optional<Maps> maps{};  ///< if set: what moving the tokens of `transformed` through these maps predicts
@@ -83,8 +83,5 @@ Diagnosis from_gathering(const Scene& scene);
 Diagnosis diagnose(const Scene& scene);
 /// Bytes that diagnose() holds at once besides the scene's: tails copied with blocks, and up to three predictions.
 double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong);
-
-/// What to look at in the code for a class (fault_classes()).
-std::string what_to_check(const std::string& fault_class);
 
 }  // namespace kvcts::diagnose

@@ -66,7 +66,7 @@ struct Stage {
   }
 };
 
-void expect_named(const ResolvedCase& truth, const ResolvedCase& happened, const std::string& fault_class) {
+void expect_named(const ResolvedCase& truth, const ResolvedCase& happened, FaultClass fault_class) {
   const auto d = Stage(truth, happened).name();
   EXPECT_EQ(d.fault_class, fault_class) << d.text;
   EXPECT_TRUE(d.exact) << d.text;
@@ -75,12 +75,12 @@ void expect_named(const ResolvedCase& truth, const ResolvedCase& happened, const
 
 ResolvedCase with_consumer(const std::string& text) { return make("L x K B N H C", text); }
 
-TEST(Diagnose, NothingToSayOfRightBytes) { EXPECT_TRUE(Stage(make(), make()).name().fault_class.empty()); }
+TEST(Diagnose, NothingToSayOfRightBytes) { EXPECT_TRUE(Stage(make(), make()).name().fault_class == FaultClass::none); }
 
 TEST(Diagnose, AxesInAnotherOrder) {
-  expect_named(make(), with_consumer("L x K B H N C"), "axis-permuted");
-  expect_named(make(), with_consumer("L x K B H C N"), "axis-permuted");
-  expect_named(make("L x K B H N C", "L x K B N H C"), with_consumer("L x K B H N C"), "axis-permuted");
+  expect_named(make(), with_consumer("L x K B H N C"), FaultClass::axis_permuted);
+  expect_named(make(), with_consumer("L x K B H C N"), FaultClass::axis_permuted);
+  expect_named(make("L x K B H N C", "L x K B N H C"), with_consumer("L x K B H N C"), FaultClass::axis_permuted);
 }
 
 TEST(Diagnose, ClaimsThatWereBelieved) {
@@ -97,12 +97,12 @@ TEST(Diagnose, ClaimsThatWereBelieved) {
   for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, maps, i, moved[i]);
   stage.consumer = moved;
   auto d = stage.name();
-  EXPECT_EQ(d.fault_class, "axis-permuted") << d.text;
+  EXPECT_EQ(d.fault_class, FaultClass::axis_permuted) << d.text;
   EXPECT_NE(d.text.find("taken for"), std::string::npos) << d.text;
   // The same bytes without the claim on record: a producer read in another order.
   stage.truth.groups[0].producer.ranks[0].claim = stage.truth.groups[0].producer.ranks[0].truth;
   d = stage.name();
-  EXPECT_EQ(d.fault_class, "axis-permuted") << d.text;
+  EXPECT_EQ(d.fault_class, FaultClass::axis_permuted) << d.text;
   EXPECT_NE(d.text.find("read as"), std::string::npos) << d.text;
 }
 
@@ -120,17 +120,20 @@ TEST(Diagnose, RightMapsPredictRightBytes) {
   }
 }
 
-TEST(Diagnose, KAndVInAnotherPlace) { expect_named(make(), with_consumer("L x B K N H C"), "kv-split-vs-interleaved"); }
+TEST(Diagnose, KAndVInAnotherPlace) {
+  expect_named(make(), with_consumer("L x B K N H C"), FaultClass::kv_split_vs_interleaved);
+}
 
 // (2, blocks, ...) registered as if its dim 0 were the blocks: with two blocks every id is in range and halves of the tensor
 // move.
 TEST(Diagnose, AnotherAxisTakenForTheBlocks) {
   struct {
-    const char *producer, *consumer, *fault_class;
+    const char *producer, *consumer;
+    FaultClass fault_class;
     std::int64_t heads;
-  } const rows[] = {
-      {"L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "kv-split-vs-interleaved", 3},
-      {"L x H B K N C", "L x H B K N C", "axis-permuted", 2}};
+  } const rows[] = {{"L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
+                     FaultClass::kv_split_vs_interleaved, 3},
+                    {"L x H B K N C", "L x H B K N C", FaultClass::axis_permuted, 2}};
   for (const auto& row : rows) {
     auto truth = make(row.producer, row.consumer);
     auto& group = truth.groups[0];
@@ -160,14 +163,14 @@ TEST(Diagnose, AnotherAxisTakenForTheBlocks) {
 TEST(Diagnose, NothingMoved) {
   auto nothing = make();
   nothing.groups[0].requests[0].transfer = false;
-  expect_named(make(), nothing, "silently-skipped");
+  expect_named(make(), nothing, FaultClass::silently_skipped);
 }
 
 TEST(Diagnose, WrongIds) {
   for (const std::vector<std::int64_t>& ids : {std::vector<std::int64_t>{2, 1, 5}, {1, 2, 5}, {2, 5, 1}, {3, 0, 4}}) {
     auto happened = make();
     happened.groups[0].requests[0].consumer_blocks = ids;
-    expect_named(make(), happened, "wrong-block-id");
+    expect_named(make(), happened, FaultClass::wrong_block_id);
   }
 }
 
@@ -175,14 +178,14 @@ TEST(Diagnose, CutShort) {
   for (std::int64_t tokens : {1, 4, 7, 11}) {
     auto happened = make();
     happened.groups[0].requests[0].tokens = tokens;
-    expect_named(make(), happened, "truncated");
+    expect_named(make(), happened, FaultClass::truncated);
   }
 }
 
 TEST(Diagnose, AnotherGeneration) {
   auto happened = make();
   happened.groups[0].requests[0].generation = 2;
-  expect_named(make(), happened, "stale-block");
+  expect_named(make(), happened, FaultClass::stale_block);
 }
 
 TEST(Diagnose, AGuessIsCalledOne) {
@@ -191,7 +194,7 @@ TEST(Diagnose, AGuessIsCalledOne) {
   const auto d = stage.name();
   EXPECT_FALSE(d.exact);
   EXPECT_NE(d.text.find("guess"), std::string::npos) << d.text;
-  EXPECT_TRUE(d.fault_class.empty());
+  EXPECT_TRUE(d.fault_class == FaultClass::none);
 }
 
 // Whole blocks were copied, which is correct; the share counts only wrong bytes.
@@ -238,7 +241,7 @@ TEST(Diagnose, WhatTheRightMapPredictsIsNoCause) {
   ASSERT_GT(stage.allowed--, 1);
   const auto d = stage.name();
   EXPECT_FALSE(d.exact) << d.text;
-  EXPECT_TRUE(d.fault_class.empty()) << d.text;
+  EXPECT_TRUE(d.fault_class == FaultClass::none) << d.text;
 }
 
 TEST(Diagnose, NoiseIsUnexplained) {
@@ -253,7 +256,7 @@ TEST(Diagnose, DoesNotLookAtWhatTheCaseExpects) {
   auto truth = make();
   const auto plain = Stage(truth, with_consumer("L x K B H N C")).name();
   truth.id = "museum/wrong-block-id";
-  truth.expected = {{Outcome::fail, "wrong-block-id", {}, ""}};
+  truth.expected = {{Outcome::fail, FaultClass::wrong_block_id, {}, ""}};
   truth.facts = {{"class", "scale-lost"}};
   EXPECT_EQ(Stage(truth, with_consumer("L x K B H N C")).name().text, plain.text);
 }
@@ -276,7 +279,7 @@ struct Transfer : Stage {
     for (auto i = p.to + begin; i < p.to + end; ++i)
       consumer[p.to_file][static_cast<std::size_t>(i)] = before[p.to_file][static_cast<std::size_t>(i)];
   }
-  void expect(const std::string& fault_class) const {
+  void expect(FaultClass fault_class) const {
     const auto d = name();
     EXPECT_EQ(d.fault_class, fault_class) << d.text;
     EXPECT_TRUE(d.exact) << d.text;
@@ -288,18 +291,18 @@ TEST(Movers, PiecesThatNeverArrived) {
   Transfer t;
   ASSERT_GT(t.pieces.size(), 6u);
   for (std::size_t i = 2; i < t.pieces.size(); i += 3) t.undo(t.pieces[i], 0, t.pieces[i].bytes);
-  t.expect("false-success");
+  t.expect(FaultClass::false_success);
   Transfer last;
   last.undo(last.pieces.back(), 0, last.pieces.back().bytes);
-  last.expect("truncated");
+  last.expect(FaultClass::truncated);
 }
 
 TEST(Movers, TailsAByteShort) {
   Transfer last, every;
   last.undo(last.pieces.back(), last.pieces.back().bytes - 1, last.pieces.back().bytes);
-  last.expect("truncated");
+  last.expect(FaultClass::truncated);
   for (const auto& p : every.pieces) every.undo(p, p.bytes - 1, p.bytes);
-  every.expect("truncated");
+  every.expect(FaultClass::truncated);
 }
 
 TEST(Movers, AByteTooMuchIsNoTailOfABlock) {
@@ -308,7 +311,7 @@ TEST(Movers, AByteTooMuchIsNoTailOfABlock) {
     const Piece& p = t.pieces.back();
     t.consumer[p.to_file][static_cast<std::size_t>(p.to_end())] =
         t.producer[p.from_file][static_cast<std::size_t>(p.from_end())];
-    t.expect("over-read");
+    t.expect(FaultClass::over_read);
   }
 }
 
@@ -319,9 +322,9 @@ TEST(Movers, BytesChangedOnTheWay) {
     for (auto i = p.to; i + 2 <= p.to_end(); i += 2)
       std::swap(file[static_cast<std::size_t>(i)], file[static_cast<std::size_t>(i + 1)]);
   }
-  swapped.expect("dtype-reinterpreted");
+  swapped.expect(FaultClass::dtype_reinterpreted);
   for (const auto& p : zeros.pieces) std::fill_n(zeros.consumer[p.to_file].begin() + p.to, p.bytes, std::uint8_t{0});
-  zeros.expect("read-before-ready");
+  zeros.expect(FaultClass::read_before_ready);
 }
 
 TEST(Movers, TwoPiecesExchanged) {
@@ -369,7 +372,7 @@ TEST(Diagnose, ExceptionsThatCount) {
   Stage stage(make(), make());
   stage.events = {{{"raised", {{"type", "ValueError"}, {"text", "not enough values to unpack (expected 4, got 2)"}}}}};
   const auto d = stage.name();
-  EXPECT_EQ(d.fault_class, "rank-mismatch");
+  EXPECT_EQ(d.fault_class, FaultClass::rank_mismatch);
   EXPECT_NE(d.text.find("expected 4, got 2"), std::string::npos);
 }
 

@@ -39,11 +39,11 @@ bool same_truth(const ResolvedCase& a, const ResolvedCase& b) {
 std::string letters(const SideCache& side) { return layout::order(side.ranks.at(0).truth.planes.at(0)); }
 
 // K and V moved in the order (or to separate allocations): the more telling difference.
-std::string class_of(const std::string& written, const std::string& declared) {
+FaultClass class_of(const std::string& written, const std::string& declared) {
   const auto k_rank = [](const std::string& s) {
     return s.find('K') == std::string::npos ? -1 : static_cast<int>(s.find('K') - std::min(s.find('B'), s.size()));
   };
-  return (k_rank(written) < 0) != (k_rank(declared) < 0) ? "kv-split-vs-interleaved" : "axis-permuted";
+  return (k_rank(written) < 0) != (k_rank(declared) < 0) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
 // Bytes arrived in the producer's own order: whole blocks moved unchanged between different layouts.
@@ -91,12 +91,13 @@ Maps maps_of(const ResolvedCase& c, bool claims) {
 // The connector did as it was instructed, and its instructions were wrong.
 void claims_believed(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
-  std::string fault_class, words;
+  FaultClass fault_class{};
+  std::string words;
   for (const auto* side : {&group.producer, &group.consumer}) {
     const auto& rank = side->ranks.at(0);
     if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
     const auto is = letters(*side), told = layout::order(rank.claim.planes.front());
-    if (fault_class.empty()) fault_class = class_of(is, told);
+    if (fault_class == FaultClass::none) fault_class = class_of(is, told);
     words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " +
              is + " and was taken for " + told;
   }
@@ -107,7 +108,7 @@ void claims_believed(const Scene& scene, Proposals& out) {
 void producer_in_another_order(const Scene& scene, Proposals& out) {
   const auto& side = scene.truth.groups.at(0).producer;
   for (const auto& text : other_orders(side.text)) {
-    Variant v{"", "", scene.truth, maps_of(scene.truth, false)};
+    Variant v{FaultClass::none, "", scene.truth, maps_of(scene.truth, false)};
     bool fits = true;
     for (std::size_t r = 0; fits && r < side.ranks.size(); ++r) {
       try {
@@ -140,7 +141,7 @@ void axes_in_another_order(const Scene& scene, Proposals& out) {
 
 // K where V should be and the reverse.
 void kv_exchanged(const Scene& scene, Proposals& out) {
-  Variant v{"kv-split-vs-interleaved", "K and V are exchanged", scene.truth};
+  Variant v{FaultClass::kv_split_vs_interleaved, "K and V are exchanged", scene.truth};
   bool any = false;
   for (auto& rank : v.transformed.groups.at(0).consumer.ranks) {
     if (rank.geometry.kv != 2) return;
@@ -162,7 +163,7 @@ void kv_exchanged(const Scene& scene, Proposals& out) {
 
 void other_block_ids(const Scene& scene, Proposals& out) {
   const auto propose = [&](const std::string& words, auto&& change) {
-    Variant v{"wrong-block-id", words, scene.truth};
+    Variant v{FaultClass::wrong_block_id, words, scene.truth};
     for (auto& request : v.transformed.groups.at(0).requests) change(request.consumer_blocks);
     if (v.transformed.groups[0].requests != scene.truth.groups[0].requests) out.push_back(std::move(v));
   };
@@ -195,7 +196,8 @@ void cut_short(const Scene& scene, Proposals& out) {
       std::max_element(requests.begin(), requests.end(), [](auto& a, auto& b) { return a.tokens < b.tokens; })->tokens;
   const std::int64_t step = longest > 64 ? size : 1;
   for (std::int64_t tokens = longest - 1; tokens > 0; tokens -= step) {
-    Variant v{"truncated", "only the first " + std::to_string(tokens) + " of " + std::to_string(longest) + " tokens arrived",
+    Variant v{FaultClass::truncated,
+              "only the first " + std::to_string(tokens) + " of " + std::to_string(longest) + " tokens arrived",
               scene.truth};
     for (auto& r : v.transformed.groups[0].requests) r.tokens = std::min(r.tokens, tokens);
     out.push_back(std::move(v));
@@ -208,7 +210,7 @@ void another_generation(const Scene& scene, Proposals& out) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     for (std::size_t j = 0; j < requests.size(); ++j) {
       if (i == j || !requests[i].transfer || requests[i].generation == requests[j].generation) continue;
-      Variant v{"stale-block",
+      Variant v{FaultClass::stale_block,
                 "request " + std::to_string(i) + " holds generation " + std::to_string(requests[j].generation) +
                     " instead of " + std::to_string(requests[i].generation),
                 scene.truth};

@@ -20,8 +20,8 @@ namespace {
 
 using Images = std::vector<std::vector<std::uint8_t>>;
 
-Variant image(std::string fault_class, std::string words, Images consumer) {
-  Variant v{std::move(fault_class), std::move(words), {}};
+Variant image(FaultClass fault_class, std::string words, Images consumer) {
+  Variant v{fault_class, std::move(words), {}};
   v.images = Variant::Predicted{std::move(consumer), {}};
   return v;
 }
@@ -44,7 +44,7 @@ State state(const Scene& scene, const Piece& p) { return state(scene, p, 0, p.by
 // ---- some pieces never moved ---------------------------------------------------------------------------------------
 
 /// A class for a set of pieces that did not arrive: what only they have in common.
-std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& all, const std::vector<bool>& missing) {
+std::pair<FaultClass, std::string> what_is_missing(const std::vector<Piece>& all, const std::vector<bool>& missing) {
   const auto exactly = [&](auto&& belongs) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (missing[i] != belongs(all[i])) return false;
@@ -52,7 +52,7 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
     return true;
   };
   if (exactly([](const Piece& p) { return p.component != layout::Component::data; }))
-    return {"scale-lost", "the scales were not moved, the codes were"};
+    return {FaultClass::scale_lost, "the scales were not moved, the codes were"};
   std::set<std::int64_t> layers, kinds;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (missing[i]) layers.insert(all[i].first[Axis::layer]), kinds.insert(all[i].first[Axis::kv]);
@@ -60,16 +60,17 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
   if (exactly([&](const Piece& p) { return layers.contains(p.first[Axis::layer]); })) {
     std::string names;
     for (const auto layer : layers) names += (names.empty() ? "" : ", ") + std::to_string(layer);
-    return {"layer-missing", "layer " + names + " was not moved, the others were"};
+    return {FaultClass::layer_missing, "layer " + names + " was not moved, the others were"};
   }
   if (kinds.size() == 1 && exactly([&](const Piece& p) { return p.first[Axis::kv] == *kinds.begin(); })) {
-    return {"layer-missing", *kinds.begin() == 0 ? "K was not moved, V was" : "V was not moved, K was"};
+    return {FaultClass::layer_missing, *kinds.begin() == 0 ? "K was not moved, V was" : "V was not moved, K was"};
   }
   const auto count = static_cast<std::size_t>(std::count(missing.begin(), missing.end(), true));
   const auto first = static_cast<std::size_t>(std::find(missing.begin(), missing.end(), true) - missing.begin());
   if (first + count == all.size() && first > 0)
-    return {"truncated", "only the first " + of(first, all.size()) + " pieces were moved"};
-  return {"false-success", of(count, all.size()) + " pieces never arrived, and the transfer was reported as complete"};
+    return {FaultClass::truncated, "only the first " + of(first, all.size()) + " pieces were moved"};
+  return {FaultClass::false_success,
+          of(count, all.size()) + " pieces never arrived, and the transfer was reported as complete"};
 }
 
 }  // namespace
@@ -101,7 +102,7 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (i + 1 == list.size() || list[i + 1].to_file != list[i].to_file) ends.push_back(i);
   }
-  const auto propose = [&](const std::string& fault_class, const std::string& words, auto&& change) {
+  const auto propose = [&](FaultClass fault_class, const std::string& words, auto&& change) {
     auto changed = list;
     change(changed);
     out.push_back(image(fault_class, words, moved(scene, changed)));
@@ -120,13 +121,14 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
     if (lengths.size() < 4 && unwritten(p) > 0) lengths.insert(unwritten(p));
   }
   for (const auto n : lengths) {
-    propose("truncated", "every piece ends " + bytes_words(n) + " early", [&](auto& all) {
+    propose(FaultClass::truncated, "every piece ends " + bytes_words(n) + " early", [&](auto& all) {
       for (auto& p : all) p.bytes -= std::min(p.bytes, n);
     });
   }
   for (const auto i : ends) {
     if (const auto n = unwritten(list[i]); n > 0) {
-      propose("truncated", "the last piece ends " + bytes_words(n) + " early", [&](auto& all) { all[i].bytes -= n; });
+      propose(FaultClass::truncated, "the last piece ends " + bytes_words(n) + " early",
+              [&](auto& all) { all[i].bytes -= n; });
     }
   }
   // Changed bytes after the end. A page is worth a guess even if its last bytes are unchanged by chance.
@@ -139,12 +141,13 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
     }
     if (n == 0) continue;
     for (const auto length : {n, (n + 4095) / 4096 * 4096}) {
-      propose("over-read", "the last piece continues for " + bytes_words(length),
+      propose(FaultClass::over_read, "the last piece continues for " + bytes_words(length),
               [&](auto& all) { all[i].bytes += length; });
     }
     auto padded = moved(scene, list);
     std::fill_n(padded[p.to_file].begin() + p.to_end(), n, std::uint8_t{0});
-    out.push_back(image("over-read", bytes_words(n) + " after the last piece were set to zero", std::move(padded)));
+    out.push_back(
+        image(FaultClass::over_read, bytes_words(n) + " after the last piece were set to zero", std::move(padded)));
   }
 }
 
@@ -184,12 +187,12 @@ void pieces_shifted(const Scene& scene, Proposals& out) {
   for (const auto n : targets) {
     auto all = list;
     for (auto& p : all) p.to += n;
-    out.push_back(image("wrong-stride", "everything was written " + words(n), moved(scene, all)));
+    out.push_back(image(FaultClass::wrong_stride, "everything was written " + words(n), moved(scene, all)));
   }
   for (const auto n : sources) {
     auto all = list;
     for (auto& p : all) p.from += n;
-    out.push_back(image("wrong-stride", "everything was read " + words(n), moved(scene, all)));
+    out.push_back(image(FaultClass::wrong_stride, "everything was read " + words(n), moved(scene, all)));
   }
 }
 
@@ -208,7 +211,7 @@ void pieces_in_another_region(const Scene& scene, Proposals& out) {
           ranks && targets[to].rank != targets[p.to_file].rank && targets[to].allocation == targets[p.to_file].allocation;
       p.to_file = to;
     }
-    out.push_back(image(ranks ? "head-shard-mapping" : "layer-misrouted",
+    out.push_back(image(ranks ? FaultClass::head_shard_mapping : FaultClass::layer_misrouted,
                         ranks ? "everything went to the same region of another rank"
                               : "everything went to the region " + std::to_string(step) + " further on in the list",
                         moved(scene, all)));
@@ -230,8 +233,8 @@ void narrow_offsets(const Scene& scene, Proposals& out) {
       p.bytes = std::min(p.bytes, shape.bytes - offset);
     }
     if (!any) break;  // from here on every offset fits
-    out.push_back(
-        image("int32-overflow", "offsets on the consumer keep " + std::to_string(bits) + " bits", moved(scene, all)));
+    out.push_back(image(FaultClass::int32_overflow, "offsets on the consumer keep " + std::to_string(bits) + " bits",
+                        moved(scene, all)));
   }
 }
 
@@ -240,7 +243,7 @@ void narrow_offsets(const Scene& scene, Proposals& out) {
 namespace {
 
 /// The class for the axes on which exchanged pieces differ. `once`: every delivered piece was delivered once.
-std::pair<std::string, std::string> class_of_exchange(const std::vector<Piece>& all, const std::vector<std::size_t>& got) {
+std::pair<FaultClass, std::string> class_of_exchange(const std::vector<Piece>& all, const std::vector<std::size_t>& got) {
   bool layer = false, kv = false, head = false, token = false, consistent = true, once = true, component = true;
   std::set<std::size_t> used;
   std::map<std::int64_t, std::int64_t> tokens;
@@ -258,15 +261,15 @@ std::pair<std::string, std::string> class_of_exchange(const std::vector<Piece>& 
     head = head || want.first[Axis::head] != have.first[Axis::head], token = token || want.token != have.token;
   }
   const std::string count = of(wrong, all.size()) + " pieces hold what belongs to another ";
-  if (component) return {"scale-misplaced", count + "group of codes: scales only"};
-  if (layer && !kv && !head && !token) return {"layer-misrouted", count + "layer"};
+  if (component) return {FaultClass::scale_misplaced, count + "group of codes: scales only"};
+  if (layer && !kv && !head && !token) return {FaultClass::layer_misrouted, count + "layer"};
   if (kv && !layer && !head && !token)
-    return {once ? "kv-split-vs-interleaved" : "region-aliasing",
+    return {once ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing,
             once ? "K and V are exchanged" : "both K and V are what one of them should be"};
-  if (head && !layer && !kv && !token) return {"head-shard-mapping", count + "head"};
-  if (token && !layer && !kv && !head && (once || consistent)) return {"wrong-block-id", count + "token"};
-  if (once) return {"wrong-block-id", count + "piece, exchanged among them"};
-  return {"identity-collision", count + "piece, which is also where it belongs"};
+  if (head && !layer && !kv && !token) return {FaultClass::head_shard_mapping, count + "head"};
+  if (token && !layer && !kv && !head && (once || consistent)) return {FaultClass::wrong_block_id, count + "token"};
+  if (once) return {FaultClass::wrong_block_id, count + "piece, exchanged among them"};
+  return {FaultClass::identity_collision, count + "piece, which is also where it belongs"};
 }
 
 std::uint64_t digest(ByteView bytes) {
@@ -349,30 +352,30 @@ void bytes_changed_on_the_way(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   if (list.empty()) return;
   const Images right = moved(scene, list);
-  const auto propose = [&](const std::string& fault_class, const std::string& words, auto&& change) {
+  const auto propose = [&](FaultClass fault_class, const std::string& words, auto&& change) {
     Images changed = right;
     for (const auto& p : list)
       change(std::span(changed[p.to_file]).subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes)));
     out.push_back(image(fault_class, words, std::move(changed)));
   };
-  propose("read-before-ready", "zeros arrived: the memory's content before any write",
+  propose(FaultClass::read_before_ready, "zeros arrived: the memory's content before any write",
           [](auto bytes) { std::fill(bytes.begin(), bytes.end(), std::uint8_t{0}); });
   for (const std::size_t n : {2u, 4u, 8u}) {
-    propose("dtype-reinterpreted", "the bytes of every " + std::to_string(8 * n) + "-bit word are in the other order",
-            [n](auto bytes) {
+    propose(FaultClass::dtype_reinterpreted,
+            "the bytes of every " + std::to_string(8 * n) + "-bit word are in the other order", [n](auto bytes) {
               for (std::size_t at = 0; at + n <= bytes.size(); at += n)
                 std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                              bytes.begin() + static_cast<std::ptrdiff_t>(at + n));
             });
   }
-  propose("dtype-reinterpreted", "the two halves of every byte are exchanged", [](auto bytes) {
+  propose(FaultClass::dtype_reinterpreted, "the two halves of every byte are exchanged", [](auto bytes) {
     for (auto& b : bytes) b = static_cast<std::uint8_t>(b >> 4 | b << 4);
   });
   for (const auto& format : formats) {
     if (format.dtype != scene.truth.groups[0].consumer.scheme.data) continue;
     const auto n = static_cast<std::size_t>(format.bits / 8);
     for (const auto& number : numbers) {
-      propose("dtype-reinterpreted", number.words, [&](auto bytes) {
+      propose(FaultClass::dtype_reinterpreted, number.words, [&](auto bytes) {
         for (std::size_t at = 0; at + n <= bytes.size(); at += n) {
           std::uint32_t code = 0;
           std::memcpy(&code, bytes.data() + at, n);
@@ -392,7 +395,7 @@ void an_earlier_transfer(const Scene& scene, Proposals& out) {
       stale.emplace_back(scene.consumer[i].size());
       oracle::write_expected(scene.truth, targets[i], pass, stale.back());
     }
-    out.push_back(image("stale-block",
+    out.push_back(image(FaultClass::stale_block,
                         "what an earlier transfer to the same places delivered (pass " + std::to_string(pass) +
                             ", this is pass " + std::to_string(scene.pass) + ")",
                         std::move(stale)));
@@ -406,7 +409,7 @@ void source_changed(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   Images sources;
   for (const auto& file : scene.producer_expected) sources.emplace_back(file.begin(), file.end());
-  const auto propose = [&](const std::string& fault_class, const std::string& words, const std::vector<ByteView>& consumer,
+  const auto propose = [&](FaultClass fault_class, const std::string& words, const std::vector<ByteView>& consumer,
                            auto&& change) {
     Variant v{fault_class, words, {}};
     v.images = Variant::Predicted{{}, sources};
@@ -417,19 +420,19 @@ void source_changed(const Scene& scene, Proposals& out) {
   const auto part = [](auto& file, std::int64_t at, std::int64_t bytes) {
     return std::span(file).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
   };
-  propose("copy-direction", "the destination was copied over the source", scene.consumer_before,
+  propose(FaultClass::copy_direction, "the destination was copied over the source", scene.consumer_before,
           [&](Images& files, std::size_t i) {
             const Piece& p = list[i];
             const auto from =
                 scene.consumer_before[p.to_file].subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes));
             std::copy(from.begin(), from.end(), files[p.from_file].begin() + p.from);
           });
-  propose("stale-block", "the source was wiped once it had been sent", scene.consumer_expected,
+  propose(FaultClass::stale_block, "the source was wiped once it had been sent", scene.consumer_expected,
           [&](Images& files, std::size_t i) {
             const auto bytes = part(files[list[i].from_file], list[i].from, list[i].bytes);
             std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
           });
-  propose("stale-block", "every other piece of the source was overwritten with the next one once it had been sent",
+  propose(FaultClass::stale_block, "every other piece of the source was overwritten with the next one once it had been sent",
           scene.consumer_expected, [&](Images& files, std::size_t i) {
             if (i % 2 != 0 || i + 1 >= list.size()) return;
             const Piece &p = list[i], &next = list[i + 1];

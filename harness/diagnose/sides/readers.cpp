@@ -61,10 +61,10 @@ Diagnosis from_gathering(const Scene& scene) {
     if (!event.is_object() || !event.contains("hang")) continue;
     const std::string note = event["hang"].value("note", "");
     if (!plan.runaway().empty() && note.find(plan.text()) != std::string::npos) {
-      return {"axis-permuted",
+      return {FaultClass::axis_permuted,
               true,
               "the reader took the cache for " + other(label) + ", it is " + label + ": " + plan.text(),
-              what_to_check("axis-permuted"),
+              std::string(advice(FaultClass::axis_permuted)),
               {}};
     }
   }
@@ -72,7 +72,7 @@ Diagnosis from_gathering(const Scene& scene) {
       std::equal(scene.output.begin(), scene.output.end(), scene.output_expected.begin(), scene.output_expected.end()))
     return {};
   struct Belief {
-    const char* fault_class;
+    FaultClass fault_class;
     std::string words;
     ResolvedCase believed;
   };
@@ -80,11 +80,12 @@ Diagnosis from_gathering(const Scene& scene) {
   ResolvedCase told = c;
   std::erase_if(told.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
   if (plan.runaway().empty()) {
-    beliefs.push_back({"axis-permuted", "the reader took the cache for " + other(label) + ", it is " + label, told});
+    beliefs.push_back(
+        {FaultClass::axis_permuted, "the reader took the cache for " + other(label) + ", it is " + label, told});
     beliefs.back().believed.reader.options["label"] = other(label);
   }
   const auto with_ids = [&](const std::string& words, auto&& change) {
-    beliefs.push_back({"wrong-block-id", words, told});
+    beliefs.push_back({FaultClass::wrong_block_id, words, told});
     for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
   };
   const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;
@@ -109,12 +110,12 @@ Diagnosis from_gathering(const Scene& scene) {
       continue;  // such a reader could not have started
     }
     if (found.exact)
-      found.others.push_back(std::string(belief.fault_class) + ": " + belief.words);
+      found.others.push_back(std::string(name(belief.fault_class)) + ": " + belief.words);
     else
       found = {belief.fault_class,
                true,
                belief.words + ": explains every byte that was gathered",
-               what_to_check(belief.fault_class),
+               std::string(advice(belief.fault_class)),
                {}};
   }
   return found;

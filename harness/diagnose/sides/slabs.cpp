@@ -118,7 +118,7 @@ void another_axis_for_blocks(const Scene& scene, Proposals& out) {
                                 : from == Axis::block ? " on the consumer"
                                 : to == Axis::block   ? " on the producer"
                                                       : ", and " + name_of(to) + " on the consumer";
-      Variant v{wrong == Axis::kv ? "kv-split-vs-interleaved" : "axis-permuted",
+      Variant v{wrong == Axis::kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
                 name_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
                     ": block id i was moved as part i of the whole tensor",
                 {}};

@@ -131,7 +131,7 @@ class Maker {
     return nullptr;
   }
   // One `actually` per step: two faults go to two steps, or to two keys of one.
-  bool patch(RandomCase& out, const std::string& step, const json& changes, const std::string& fault_class,
+  bool patch(RandomCase& out, const std::string& step, const json& changes, FaultClass fault_class,
              const std::string& words) {
     json* body = body_of(step);
     if (!body) return false;
@@ -152,7 +152,7 @@ class Maker {
     out.words.push_back(words + " in " + step);
     return true;
   }
-  bool skip(RandomCase& out, const std::string& step, const std::string& fault_class) {
+  bool skip(RandomCase& out, const std::string& step, FaultClass fault_class) {
     json* body = body_of(step);
     if (!body || body->contains("actually")) return false;
     (*body)["actually"] = "skipped";
@@ -202,8 +202,8 @@ class Maker {
           std::string now = list;
           for (const auto& axis : axes) now += axis + " ";
           now.pop_back();
-          return patch(out, e.step, {{e.key, {{"template", now}}}}, kv ? "kv-split-vs-interleaved" : "axis-permuted",
-                       e.order + " taken for " + now);
+          return patch(out, e.step, {{e.key, {{"template", now}}}},
+                       kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted, e.order + " taken for " + now);
         },
         [this](RandomCase& out) {  // a stride
           const End e = end();
@@ -213,7 +213,7 @@ class Maker {
           const std::int64_t row = head_dim_ * width / (dtype_ == "int4" ? 2 : 1);
           const std::int64_t stride = row * one_of<std::int64_t>({1, 2, 3, 4, 6, 8, heads_, block_size_,
                                                                   heads_ * block_size_, 2 * heads_ * block_size_});
-          return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, "wrong-stride",
+          return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, FaultClass::wrong_stride,
                        axis + " stride " + std::to_string(stride));
         },
         [this](RandomCase& out) {  // blocks of another size
@@ -227,7 +227,7 @@ class Maker {
                          {{"geometry",
                            {{"block_size", finer ? block_size_ / k : block_size_ * k},
                             {"blocks", finer ? blocks_ * k : blocks_ / k}}}}}},
-                       "wrong-block-size", finer ? "finer blocks" : "coarser blocks");
+                       FaultClass::wrong_block_size, finer ? "finer blocks" : "coarser blocks");
         },
         [this](RandomCase& out) {  // heads
           if (!moves()) return false;
@@ -235,7 +235,7 @@ class Maker {
           std::iota(to.begin(), to.end(), 0);
           const std::int64_t shift = between(1, heads_ - 1);
           for (const auto h : to) from.push_back(chance(50) ? (h + shift) % heads_ : h / 2);
-          return patch(out, "move-a", {{"heads", from}, {"to_heads", to}}, "head-shard-mapping", "heads shifted");
+          return patch(out, "move-a", {{"heads", from}, {"to_heads", to}}, FaultClass::head_shard_mapping, "heads shifted");
         },
         [this](RandomCase& out) {
           if (!moves() || layers_ < 2) return false;
@@ -244,7 +244,7 @@ class Maker {
           for (std::int64_t l = 0; l < layers_; ++l) {
             if (l != gone) left.push_back(l);
           }
-          return patch(out, "move-a", {{"layers", left}}, "layer-missing", "a layer is missing");
+          return patch(out, "move-a", {{"layers", left}}, FaultClass::layer_missing, "a layer is missing");
         },
         [this](RandomCase& out) {
           if (!moves() || layers_ < 2) return false;
@@ -252,27 +252,27 @@ class Maker {
           std::iota(to.begin(), to.end(), 0);
           std::vector<std::int64_t> from = to;
           std::rotate(from.begin(), from.begin() + between(1, layers_ - 1), from.end());
-          return patch(out, "move-a", {{"layers", from}, {"to_layers", to}}, "layer-misrouted", "layers rotated");
+          return patch(out, "move-a", {{"layers", from}, {"to_layers", to}}, FaultClass::layer_misrouted, "layers rotated");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
           const bool swapped = chance(30);
           return patch(out, "move-a", {{"kv", swapped ? json{"V", "K"} : json{"K", "K"}}, {"to_kv", {"K", "V"}}},
-                       swapped ? "kv-split-vs-interleaved" : "region-aliasing",
+                       swapped ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing,
                        swapped ? "K and V exchanged" : "K used for V");
         },
         [this](RandomCase& out) {
           if (dtype_ != "fp8_per_token_head") return false;
           if (kind_ == "decode")
-            return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, "scale-lost", "scales");
-          if (moves()) return patch(out, "move-a", {{"parts", "data"}}, "scale-lost", "scales not moved");
+            return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, FaultClass::scale_lost, "scales");
+          if (moves()) return patch(out, "move-a", {{"parts", "data"}}, FaultClass::scale_lost, "scales not moved");
           return false;
         },
         [this](RandomCase& out) {
           if (dtype_ != "fp8_per_token_head" || !moves()) return false;
           return patch(out, "move-a",
                        {{one_of<std::string>({"from", "to"}), {{"scale_offset", 4 * between(1, heads_ * block_size_)}}}},
-                       "scale-misplaced", "scales off");
+                       FaultClass::scale_misplaced, "scales off");
         },
         [this](RandomCase& out) {
           if (kind_ != "decode") return false;
@@ -283,29 +283,29 @@ class Maker {
                                                                             {"int8", {"uint8"}}};
           const auto others = same.find(dtype_);
           if (others == same.end()) return false;
-          return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, "dtype-reinterpreted",
+          return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, FaultClass::dtype_reinterpreted,
                        "another dtype");
         },
         [this](RandomCase& out) {
           if (dtype_ != "int4" || !moves()) return false;
-          return patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, "packed-dim-misread",
+          return patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, FaultClass::packed_dim_misread,
                        "half a packed row");
         },
         [this](RandomCase& out) {
           if (kind_ != "reuse") return false;
-          return patch(out, "move-a", {{"after", "move-c"}, {"reads", "issue"}}, "stale-block", "a late write");
+          return patch(out, "move-a", {{"after", "move-c"}, {"reads", "issue"}}, FaultClass::stale_block, "a late write");
         },
         [this](RandomCase& out) {
           if (kind_ != "reuse") return false;
-          return patch(out, "read-a", {{"after", "move-c"}}, "stale-block", "a late read");
+          return patch(out, "read-a", {{"after", "move-c"}}, FaultClass::stale_block, "a late read");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
-          return patch(out, "move-a", {{"before", "write-a"}}, "read-before-ready", "moved before it was written");
+          return patch(out, "move-a", {{"before", "write-a"}}, FaultClass::read_before_ready, "moved before it was written");
         },
         [this](RandomCase& out) {
           if (reader().empty()) return false;
-          return patch(out, "read-a", {{"before", "move-a"}}, "read-before-ready", "read before it came");
+          return patch(out, "read-a", {{"before", "move-a"}}, FaultClass::read_before_ready, "read before it came");
         },
         [this](RandomCase& out) {
           std::string step = moves() ? "move-a" : kind_ == "store" ? "put-a" : "";
@@ -326,33 +326,35 @@ class Maker {
               list[pick(list.size())] = other_ids_[0];
           }
           if (list == source_ids_) return false;
-          return patch(out, step, {{"from_blocks", list}}, "wrong-block-id", "other ids");
+          return patch(out, step, {{"from_blocks", list}}, FaultClass::wrong_block_id, "other ids");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
-          return patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}}, "truncated",
+          return patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}}, FaultClass::truncated,
                        "fewer tokens");
         },
         [this](RandomCase& out) {
           if (reader().empty()) return false;
           const std::int64_t room = static_cast<std::int64_t>(destination_ids_.size()) * block_size_;
           if (room <= tokens_) return false;
-          return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}}, "over-read",
-                       "more tokens");
+          return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}},
+                       FaultClass::over_read, "more tokens");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
-          return patch(out, "move-a", {{"from", "D"}, {"to", "P"}}, "copy-direction", "exchanged");
+          return patch(out, "move-a", {{"from", "D"}, {"to", "P"}}, FaultClass::copy_direction, "exchanged");
         },
         [this](RandomCase& out) {
-          return moves() && kind_ != "reuse" && skip(out, "move-a", completes_ ? "false-success" : "silently-skipped");
+          return moves() && kind_ != "reuse" &&
+                 skip(out, "move-a", completes_ ? FaultClass::false_success : FaultClass::silently_skipped);
         },
         [this](RandomCase& out) {
-          return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), "truncated");
+          return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), FaultClass::truncated);
         },
         [this](RandomCase& out) {
           if (kind_ != "registered") return false;
-          if (chance(50)) return skip(out, one_of<std::string>({"register-P", "register-D"}), "registration-missing-region");
+          if (chance(50))
+            return skip(out, one_of<std::string>({"register-P", "register-D"}), FaultClass::registration_missing_region);
           return false;
         },
         [this](RandomCase& out) {
@@ -360,9 +362,9 @@ class Maker {
           bool good = false;
           RandomCase scratch;
           for (const char* step : {"put-a", "put-b", "get-a"})
-            good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, "", "") || good;
+            good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, FaultClass::none, "") || good;
           if (!good) return false;
-          out.classes.emplace_back("identity-collision"), out.words.emplace_back("keys without dtype");
+          out.classes.emplace_back(FaultClass::identity_collision), out.words.emplace_back("keys without dtype");
           return true;
         },
     };

@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "case/outcome.hpp"
+
 namespace kvcts::script {
 
 struct RandomCase {
-  nlohmann::json document;           ///< a case file's document; `actually` if something is wrong
-  std::vector<std::string> classes;  ///< classes of its transformations, as the vocabulary defines them
+  nlohmann::json document;          ///< a case file's document; `actually` if something is wrong
+  std::vector<FaultClass> classes;  ///< classes of its transformations, as the vocabulary defines them
   std::vector<std::string> words;
 };
 

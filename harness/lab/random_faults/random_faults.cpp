@@ -93,7 +93,7 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     return;
   }
   std::string label;
-  for (const auto& c : random.classes) label += (label.empty() ? "" : " + ") + c;
+  for (const auto& c : random.classes) label += fmt::format("{}{}", label.empty() ? "" : " + ", name(c));
   const Arena arena(script);
   const bool same =
       same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
@@ -131,7 +131,7 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   }
   ++row.caught;
   tally.ms.push_back(ms);
-  const std::string fault_class = reply.value("class", "");
+  const auto fault_class = reply.value("class", FaultClass::none);
   const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
   row.named += named;
   if (!named) {
@@ -139,7 +139,8 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     std::string what;
     for (const auto& w : random.words) what += (what.empty() ? "" : "; ") + w;
     tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what,
-                                       fault_class.empty() ? "nothing" : fault_class, reply.value("message", "")));
+                                       fault_class == FaultClass::none ? "nothing" : name(fault_class),
+                                       reply.value("message", "")));
   }
 }
 

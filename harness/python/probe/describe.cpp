@@ -253,7 +253,9 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   out.code = 12;
   std::string x = from, y = to;
   std::erase(x, 'K'), std::erase(y, 'K'), std::erase(x, ' '), std::erase(y, ' ');
-  out.fault_class = from == to ? "wrong-stride" : x == y ? "kv-split-vs-interleaved" : "axis-permuted";
+  out.fault_class = from == to ? FaultClass::wrong_stride
+                    : x == y   ? FaultClass::kv_split_vs_interleaved
+                               : FaultClass::axis_permuted;
   std::string renamed;
   if (!a.planes.empty() && !b.planes.empty())
     renamed = layout::same_bytes_other_names(a.planes.front(), b.planes.front()).value_or("");

@@ -36,11 +36,11 @@ std::string to_text(const Tensor& tensor, const Description& description);
 enum class Moves { coordinates, blocks };
 
 struct Compatibility {
-  int code{0};              ///< expected exit status of `kvcts check`: 0 compatible, 10 with conversion, 11 refused, 12
-                            // silently wrong
-  std::string fault_class;  ///< for 12
-  std::string text;         ///< one sentence
-  bool told_apart{true};    ///< shapes and strides differ, so a connector that checks them can distinguish the two
+  int code{0};               ///< expected exit status of `kvcts check`: 0 compatible, 10 with conversion, 11 refused, 12
+                             // silently wrong
+  FaultClass fault_class{};  ///< for 12
+  std::string text;          ///< one sentence
+  bool told_apart{true};     ///< shapes and strides differ, so a connector that checks them can distinguish the two
 };
 Compatibility compare(const Subject& producer, const Subject& consumer, Moves moves);
 

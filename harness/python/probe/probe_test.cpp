@@ -42,7 +42,7 @@ struct Memory {
 
 const std::vector<Request> request{{{5, 0, 2}, 11, 1}};
 
-void expect_named(const Report& report, const std::string& fault_class) {
+void expect_named(const Report& report, FaultClass fault_class) {
   EXPECT_EQ(report.diagnosis.fault_class, fault_class) << report.diagnosis.text;
   EXPECT_TRUE(report.diagnosis.exact) << report.diagnosis.text;
   EXPECT_GT(report.wrong_bytes, 0);
@@ -61,8 +61,9 @@ TEST(Probe, RightBytesNeedNoName) {
 }
 
 TEST(Probe, WrittenThroughAnotherMap) {
-  const std::pair<const char*, const char*> maps[] = {
-      {"L x K B H N C", "axis-permuted"}, {"L x K B H C N", "axis-permuted"}, {"L x B K N H C", "kv-split-vs-interleaved"}};
+  const std::pair<const char*, FaultClass> maps[] = {{"L x K B H N C", FaultClass::axis_permuted},
+                                                     {"L x K B H C N", FaultClass::axis_permuted},
+                                                     {"L x B K N H C", FaultClass::kv_split_vs_interleaved}};
   for (const auto& [text, fault_class] : maps) {
     Memory right("L x K B N H C"), other(text);
     other.hold(request);
@@ -75,7 +76,7 @@ TEST(Probe, FourBitCodesThroughAnotherMap) {
   Memory right("L x K B N H C", {}, "int4"), other("L x K B H N C", {}, "int4");
   other.hold(request);
   right.bytes = other.bytes;
-  expect_named(right.ask(request), "axis-permuted");
+  expect_named(right.ask(request), FaultClass::axis_permuted);
 }
 
 TEST(Probe, OtherTokens) {
@@ -84,10 +85,10 @@ TEST(Probe, OtherTokens) {
     memory.hold({held});
     return memory.ask(request);
   };
-  expect_named(is({{2, 0, 5}, 11, 1}), "wrong-block-id");
-  expect_named(is({{5, 0, 2}, 11, 0}), "stale-block");
-  expect_named(is({{5, 0, 2}, 6, 1}), "truncated");
-  expect_named(is({{}, 0, 1}), "silently-skipped");
+  expect_named(is({{2, 0, 5}, 11, 1}), FaultClass::wrong_block_id);
+  expect_named(is({{5, 0, 2}, 11, 0}), FaultClass::stale_block);
+  expect_named(is({{5, 0, 2}, 6, 1}), FaultClass::truncated);
+  expect_named(is({{}, 0, 1}), FaultClass::silently_skipped);
   EXPECT_NE(is({{2, 0, 5}, 12, 1}).diagnosis.text.find("[2, 0, 5] instead of [5, 0, 2] (reversed)"), std::string::npos);
 }
 
@@ -96,7 +97,7 @@ TEST(Probe, OneLayerOnly) {
   right.hold(request), other.hold(request);
   right.bytes[1] = other.bytes[1];
   const Report report = right.ask(request);
-  expect_named(report, "axis-permuted");
+  expect_named(report, FaultClass::axis_permuted);
   EXPECT_NE(report.diagnosis.text.find("in kv.L1 only"), std::string::npos) << report.diagnosis.text;
 }
 
@@ -135,7 +136,7 @@ TEST(Probe, CompareSaysWhatACopyComesTo) {
   EXPECT_EQ(compare(a.subject, c.subject, Moves::coordinates).code, 11);
   const Compatibility silent = compare(a.subject, b.subject, Moves::blocks);
   EXPECT_EQ(silent.code, 12);
-  EXPECT_EQ(silent.fault_class, "axis-permuted");
+  EXPECT_EQ(silent.fault_class, FaultClass::axis_permuted);
 }
 
 }  // namespace

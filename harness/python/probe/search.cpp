@@ -85,9 +85,9 @@ std::string order_of(const Cache& cache) {
 }
 
 // The class of an order change: K and V move while the other axes keep their order, or axes are exchanged.
-std::string class_of(std::string a, std::string b) {
+FaultClass class_of(std::string a, std::string b) {
   std::erase(a, 'K'), std::erase(b, 'K'), std::erase(a, ' '), std::erase(b, ' ');
-  return a == b ? "kv-split-vs-interleaved" : "axis-permuted";
+  return a == b ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
 bool same_sizes(const Bound& a, const Bound& b) {
@@ -102,7 +102,7 @@ std::vector<script::Variant> changes(const Cache& cache) {
   const auto add = [&](std::vector<script::Variant> more) { std::move(more.begin(), more.end(), std::back_inserter(out)); };
   add(script::permuted(cache, false));
   if (auto swapped = kv_exchanged(cache))
-    out.push_back({"kv-split-vs-interleaved", "K and V exchanged", std::move(*swapped)});
+    out.push_back({FaultClass::kv_split_vs_interleaved, "K and V exchanged", std::move(*swapped)});
   add(script::renamed(cache));
   add(script::restrided(cache, {}));
   add(script::reblocked(cache));
@@ -164,14 +164,14 @@ bool Search::plausible(const Cache& cache, const std::vector<BlockContent>& bloc
   return true;
 }
 
-void Search::found(const std::string& fault_class, std::string words) {
+void Search::found(FaultClass fault_class, std::string words) {
   if (wrong_.size() < question_.bound.stretches.size()) {
     std::vector<std::string> names;
     for (const int a : wrong_) names.push_back(question_.subject.cache.allocations[static_cast<std::size_t>(a)].name);
     words += fmt::format(", in {} only", fmt::join(names, ", "));
   }
   if (out_.exact) {
-    const std::string said = fault_class + ": " + words;
+    const std::string said = fmt::format("{}: {}", name(fault_class), words);
     if (out_.others.size() < 8 && std::find(out_.others.begin(), out_.others.end(), said) == out_.others.end())
       out_.others.push_back(said);
     return;
@@ -179,12 +179,10 @@ void Search::found(const std::string& fault_class, std::string words) {
   out_.fault_class = fault_class;
   out_.exact = true;
   out_.text = words + fmt::format(": explains 100 % of {} wrong bytes", text::thousands(bytes_));
-  for (const FaultClass& known : fault_classes()) {
-    if (known.name == fault_class) out_.what_to_do = std::string(known.check);
-  }
+  out_.what_to_do = advice(fault_class);
 }
 
-bool Search::attempt(const std::string& fault_class, const std::string& words, const Cache& cache,
+bool Search::attempt(FaultClass fault_class, const std::string& words, const Cache& cache,
                      const std::vector<BlockContent>& blocks) {
   try {
     if (!plausible(cache, blocks) || wrong_bytes(question_, cache, blocks, wrong_) != 0) return false;
@@ -199,14 +197,15 @@ void Search::nothing_arrived() {
   if (blocks_.empty()) return;
   if (question_.content.poison && wrong_bytes(question_, question_.bound.cache, {}, wrong_) == 0) {
     const bool everywhere = wrong_.size() == question_.bound.stretches.size();
-    return found(everywhere ? "silently-skipped" : "layer-missing", "nothing arrived: every byte is as it was before");
+    return found(everywhere ? FaultClass::silently_skipped : FaultClass::layer_missing,
+                 "nothing arrived: every byte is as it was before");
   }
   for (const int a : wrong_) {
     const auto bytes = question_.bound.stretches[static_cast<std::size_t>(a)].bytes;
     if (std::any_of(bytes.begin(), bytes.end(), [&](std::uint8_t b) { return b != bytes[0]; })) return;
   }
   const auto first = question_.bound.stretches[static_cast<std::size_t>(wrong_.front())].bytes[0];
-  found("silently-skipped", fmt::format("nothing arrived: every byte is 0x{:02x}", first));
+  found(FaultClass::silently_skipped, fmt::format("nothing arrived: every byte is 0x{:02x}", first));
 }
 
 // The correct map with other tokens in it: reads what each slot of the pool holds.
@@ -287,9 +286,10 @@ void Search::other_content() {
   };
   const auto block_word = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? "block" : "blocks"; };
   if (!stale.empty()) {
-    return found("stale-block", fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale),
-                                            stale.size() == 1 ? "s" : "", fmt::join(generations, ", "),
-                                            question_.content.requests.front().generation));
+    return found(
+        FaultClass::stale_block,
+        fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale), stale.size() == 1 ? "s" : "",
+                    fmt::join(generations, ", "), question_.content.requests.front().generation));
   }
   if (moved.empty() && extra.empty()) {
     std::int64_t prefix = 0;
@@ -302,15 +302,16 @@ void Search::other_content() {
       if (s < b.tokens) break;
     }
     const auto all = static_cast<std::int64_t>(meant.size());
-    if (prefix == arrived) return found("truncated", fmt::format("only the first {} of {} tokens arrived", arrived, all));
-    return found("truncated", fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all, block_word(missing),
-                                          list(missing)));
+    if (prefix == arrived)
+      return found(FaultClass::truncated, fmt::format("only the first {} of {} tokens arrived", arrived, all));
+    return found(FaultClass::truncated, fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all,
+                                                    block_word(missing), list(missing)));
   }
   if (moved.empty() && missing.empty()) {
-    return found("over-read", fmt::format("{} {} hold{} unrequested content", block_word(extra), list(extra),
-                                          extra.size() == 1 ? "s" : ""));
+    return found(FaultClass::over_read, fmt::format("{} {} hold{} unrequested content", block_word(extra), list(extra),
+                                                    extra.size() == 1 ? "s" : ""));
   }
-  if (!by_block) return found("wrong-block-size", "tokens are in other slots than theirs");
+  if (!by_block) return found(FaultClass::wrong_block_size, "tokens are in other slots than theirs");
   // The block list that was really used.
   for (const Request& r : question_.content.requests) {
     std::vector<std::int64_t> used;
@@ -346,9 +347,9 @@ void Search::other_content() {
              " (those of the producer)");
       }
     }
-    return found("wrong-block-id", fmt::format("blocks {} instead of {}{}", join(used), join(right), how));
+    return found(FaultClass::wrong_block_id, fmt::format("blocks {} instead of {}{}", join(used), join(right), how));
   }
-  found("wrong-block-id", fmt::format("{} {} hold other blocks of the request", block_word(moved), list(moved)));
+  found(FaultClass::wrong_block_id, fmt::format("{} {} hold other blocks of the request", block_word(moved), list(moved)));
 }
 
 // Whole layers, K or V, or heads that replace others, or are missing.
@@ -408,9 +409,10 @@ void Search::other_axes() {
       else if (is->second != v)
         words.push_back(call(is->second) + " is at the place of " + call(v));
     }
-    const std::string fault_class = axis == Axis::kv      ? (moved ? "kv-split-vs-interleaved" : "layer-missing")
-                                    : axis == Axis::layer ? (moved ? "layer-misrouted" : "layer-missing")
-                                                          : "head-shard-mapping";
+    const FaultClass fault_class = axis == Axis::kv
+                                       ? (moved ? FaultClass::kv_split_vs_interleaved : FaultClass::layer_missing)
+                                   : axis == Axis::layer ? (moved ? FaultClass::layer_misrouted : FaultClass::layer_missing)
+                                                         : FaultClass::head_shard_mapping;
     const bool exchanged = axis == Axis::kv && there.size() == 2 && moved && there.at(0) == 1 && there.at(1) == 0;
     attempt(fault_class, exchanged ? "K and V are exchanged" : fmt::format("{}", fmt::join(words, "; ")),
             rebuilt(axis, there));
@@ -435,7 +437,7 @@ void Search::written_otherwise() {
 }
 
 // Reads the requests' tokens through `from` out of the producer's real bytes, and writes them correctly.
-bool Search::attempt_read(const std::string& fault_class, const std::string& words, const Cache& from,
+bool Search::attempt_read(FaultClass fault_class, const std::string& words, const Cache& from,
                           const std::vector<Request>& requests) {
   const Source& source = *question_.source;
   const std::int64_t size = question_.subject.geometry.block_size, theirs = source.subject.geometry.block_size;
@@ -518,7 +520,7 @@ void Search::read_otherwise() {
     std::vector<Request> other = requests;
     for (Request& r : other) change(r.blocks);
     if (other != requests)
-      attempt_read("wrong-block-id",
+      attempt_read(FaultClass::wrong_block_id,
                    fmt::format("blocks {} instead of {} of the producer ({})", join(other.front().blocks),
                                join(requests.front().blocks), how),
                    from, other);

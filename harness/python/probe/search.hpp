@@ -28,14 +28,14 @@ class Search {
   void written_otherwise();
   void read_otherwise();
 
-  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache,
+  bool attempt(FaultClass fault_class, const std::string& words, const layout::Cache& cache,
                const std::vector<kernels::BlockContent>& blocks);
-  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache) {
+  bool attempt(FaultClass fault_class, const std::string& words, const layout::Cache& cache) {
     return attempt(fault_class, words, cache, blocks_);
   }
-  bool attempt_read(const std::string& fault_class, const std::string& words, const layout::Cache& from,
+  bool attempt_read(FaultClass fault_class, const std::string& words, const layout::Cache& from,
                     const std::vector<Request>& requests);
-  void found(const std::string& fault_class, std::string words);
+  void found(FaultClass fault_class, std::string words);
   bool plausible(const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks) const;
 
   const Question& question_;

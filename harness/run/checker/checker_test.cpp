@@ -225,21 +225,25 @@ struct Fault {
   const char* name;
   std::function<void(Bench&, connector::Plan&)> put;  // before execute
   std::function<void(Bench&)> after;
-  std::string fault_class;  // "" = any
+  FaultClass fault_class{};  // none = any
 };
 
 TEST(Checker, FaultsAreCaught) {
   const std::vector<Fault> faults{
-      {"nothing moved", [](Bench&, connector::Plan& p) { p.copies.clear(); }, {}, "silently-skipped"},
-      {"one copy lost", [](Bench&, connector::Plan& p) { p.copies.pop_back(); }, {}, ""},
-      {"a tail short by one byte", [](Bench&, connector::Plan& p) { p.copies.back().bytes -= 1; }, {}, ""},
-      {"one byte too many", [](Bench&, connector::Plan& p) { p.copies.back().bytes += 1; }, {}, ""},
-      {"source offset off by one element", [](Bench&, connector::Plan& p) { p.copies.front().src_offset += 2; }, {}, ""},
+      {"nothing moved", [](Bench&, connector::Plan& p) { p.copies.clear(); }, {}, FaultClass::silently_skipped},
+      {"one copy lost", [](Bench&, connector::Plan& p) { p.copies.pop_back(); }, {}, FaultClass::none},
+      {"a tail short by one byte", [](Bench&, connector::Plan& p) { p.copies.back().bytes -= 1; }, {}, FaultClass::none},
+      {"one byte too many", [](Bench&, connector::Plan& p) { p.copies.back().bytes += 1; }, {}, FaultClass::none},
+      {"source offset off by one element",
+       [](Bench&, connector::Plan& p) { p.copies.front().src_offset += 2; },
+       {},
+       FaultClass::none},
       {"guard above touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, b.bytes(false, 0)) ^= 2; },
-       ""},
-      {"guard below touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, -1) ^= 2; }, ""},
-      {"source changed", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(true, 0, 100) ^= 4; }, ""},
-      {"one bit of the destination", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, 700) ^= 0x80; }, ""},
+       FaultClass::none},
+      {"guard below touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, -1) ^= 2; }, FaultClass::none},
+      {"source changed", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(true, 0, 100) ^= 4; }, FaultClass::none},
+      {"one bit of the destination", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, 700) ^= 0x80; },
+       FaultClass::none},
   };
   for (const auto& fault : faults) {
     Bench bench{Pair{}};
@@ -249,7 +253,7 @@ TEST(Checker, FaultsAreCaught) {
     if (fault.after) fault.after(bench);
     const auto reply = bench.compare();
     EXPECT_EQ(reply["outcome"], "FAIL") << fault.name;
-    if (!fault.fault_class.empty()) {
+    if (fault.fault_class != FaultClass::none) {
       EXPECT_EQ(reply["class"], fault.fault_class) << fault.name << reply.dump(1);
     }
   }

@@ -42,8 +42,8 @@ json as_json(const Digests& d) {
   return {{"producer", side(d.producer)}, {"consumer", side(d.consumer)}};
 }
 
-Diagnosis certain(const std::string& fault_class, std::string words) {
-  return {fault_class, true, std::move(words), std::string(diagnose::what_to_check(fault_class)), {}};
+Diagnosis certain(FaultClass fault_class, std::string words) {
+  return {fault_class, true, std::move(words), std::string(advice(fault_class)), {}};
 }
 
 constexpr std::size_t shown = 8;  // wrong places kept for display
@@ -307,8 +307,8 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
   }
   if (transferred) return diagnose::diagnose(scene);
   // The state of the data after half a transfer explains nothing.
-  if (auto told = diagnose::from_events(scene); !told.fault_class.empty()) return told;
-  if (auto told = diagnose::from_reader(scene); !told.fault_class.empty()) return told;
+  if (auto told = diagnose::from_events(scene); told.fault_class != FaultClass::none) return told;
+  if (auto told = diagnose::from_reader(scene); told.fault_class != FaultClass::none) return told;
   return diagnose::from_gathering(scene);
 }
 
@@ -342,8 +342,9 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
     return std::nullopt;
   const std::string said = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
   const std::string most = amount.most != amount.least ? fmt::format(" to {}", amount.most) : "";
-  return certain("false-success", fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said,
-                                              moved, amount.least, most));
+  return certain(
+      FaultClass::false_success,
+      fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said, moved, amount.least, most));
 }
 
 json OpenCase::compare(const json& request) {
@@ -385,10 +386,11 @@ json OpenCase::compare(const json& request) {
     if (!other) {
       if (const Wrong early = compare_snapshot(); early.bytes > 0) {
         const WrongByte& w = early.first[0];
-        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that "
-                                                         "moment {} of the compared bytes differed from now, first "
-                                                         "at {} offset {} ({})",
-                                                         early.bytes, w.region, w.offset, w.where));
+        other = certain(FaultClass::read_before_ready,
+                        fmt::format("completion was reported before the data had arrived: at that "
+                                    "moment {} of the compared bytes differed from now, first "
+                                    "at {} offset {} ({})",
+                                    early.bytes, w.region, w.offset, w.where));
         reply["phase"] = name(Phase::complete);
         reply["first_wrong"].push_back(as_json(w));
       }
@@ -405,7 +407,7 @@ json OpenCase::compare(const json& request) {
   // The state of the data is reported only after a failure: it costs another pass over every byte.
   if (failed || !events.empty() || request.value("state", false)) reply["state"] = state_of_data();
   reply["outcome"] = failed ? "FAIL" : "PASS";
-  reply["class"] = cause.exact ? cause.fault_class : "";
+  reply["class"] = cause.exact ? cause.fault_class : FaultClass::none;
   reply["message"] = message;
   reply["diagnosis"] = {{"class", cause.fault_class},
                         {"exact", cause.exact},

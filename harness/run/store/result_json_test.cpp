@@ -103,14 +103,14 @@ TEST(Outcome, NamesParseBack) {
 
 TEST(Outcome, ThirtyFaultClassesWithDistinctTexts) {
   std::set<std::string_view> seen;
-  for (const auto& c : fault_classes()) {
-    EXPECT_TRUE(seen.insert(c.name).second) << c.name;
-    EXPECT_TRUE(seen.insert(c.meaning).second) << c.name;
-    EXPECT_TRUE(seen.insert(c.check).second) << c.name;
-    EXPECT_TRUE(is_fault_class(c.name));
+  for (const FaultClass c : fault_classes()) {
+    EXPECT_TRUE(seen.insert(name(c)).second) << name(c);
+    EXPECT_TRUE(seen.insert(meaning(c)).second) << name(c);
+    EXPECT_TRUE(seen.insert(advice(c)).second) << name(c);
+    EXPECT_EQ(fault_class_from_name(name(c)), c);
   }
   EXPECT_EQ(fault_classes().size(), 30u);
-  EXPECT_FALSE(is_fault_class("axis-permutated"));
+  EXPECT_EQ(fault_class_from_name("axis-permutated"), std::nullopt);
 }
 
 }  // namespace

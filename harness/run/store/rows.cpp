@@ -49,7 +49,7 @@ SplitResult split(const CaseResult& result) {
   row.ran = was_executed(result.outcome);
   row.outcome = name(result.outcome);
   row.phase = result.phase ? std::string(name(*result.phase)) : "";
-  row.fault_class = result.diagnosis.fault_class;
+  row.fault_class = name(result.diagnosis.fault_class);
   row.wall_ns = result.wall_ns;
   row.phases = result.phases;
   if (const auto files = body.find("evidence_files"); files != body.end()) {

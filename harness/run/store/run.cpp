@@ -39,7 +39,7 @@ std::string Drift::text() const {
 
 nlohmann::json to_json(const Expected& expected) {
   nlohmann::json out{{"outcome", name(expected.outcome)}};
-  if (!expected.fault_class.empty()) out["class"] = expected.fault_class;
+  if (expected.fault_class != FaultClass::none) out["class"] = expected.fault_class;
   if (expected.phase) out["phase"] = name(*expected.phase);
   if (!expected.contains.empty()) out["contains"] = expected.contains;
   return out;
@@ -50,7 +50,7 @@ Expected expected_from_json(const nlohmann::json& json) {
   const auto outcome = outcome_from_name(json.at("outcome").get_ref<const std::string&>());
   if (!outcome) throw Damaged("expected outcome: unknown word " + json.at("outcome").dump());
   out.outcome = *outcome;
-  out.fault_class = json.value("class", "");
+  out.fault_class = json.value("class", FaultClass::none);
   if (const auto phase = json.find("phase"); phase != json.end()) {
     out.phase = phase_from_name(phase->get_ref<const std::string&>());
     if (!out.phase) throw Damaged("expected outcome: unknown phase " + phase->dump());

@@ -103,7 +103,7 @@ std::vector<CaseResult> every_kind() {
           "31,744 of 65,536 bytes are wrong: <b>not bold</b> & \"quoted\" ]]> \x1b[31mred\x07 nul:" + std::string(1, '\0') +
               " broken:\xff\xfe end");
   fail.phase = Phase::compare;
-  fail.diagnosis = {"axis-permuted",
+  fail.diagnosis = {FaultClass::axis_permuted,
                     true,
                     "written HND, read as NHD: explains 100 % of 31,744 wrong bytes",
                     "compare the declared axis order with the strides",
@@ -127,7 +127,7 @@ std::vector<CaseResult> every_kind() {
   auto& hang = add("hang", Outcome::hang, Verdict::unexpected, "no progress for 2.0 s in complete: all bytes arrived");
   hang.phase = Phase::complete;
   hang.hang = HangKind::stalled;
-  hang.diagnosis.fault_class = "hang-transfer";
+  hang.diagnosis.fault_class = FaultClass::hang_transfer;
   hang.evidence_files = {{"stack", "#0 poll ()\n#1 main ()"}, {"stdout", "\x1b]0;title\x07 caf\xc3\xa9 \xe2\x80\xae rtl"}};
 
   auto& crash = add("crash", Outcome::crash, Verdict::unexpected, "the worker died of SIGSEGV while transferring");
@@ -153,15 +153,15 @@ std::vector<CaseResult> every_kind() {
   flaky.tries = {10,
                  2,
                  0,
-                 {{4, Outcome::crash, Phase::transfer, "", "the worker died <4>", 1500000},
-                  {8, Outcome::fail, Phase::compare, "stale-block", "7 bytes are wrong", 900000}}};
+                 {{4, Outcome::crash, Phase::transfer, FaultClass::none, "the worker died <4>", 1500000},
+                  {8, Outcome::fail, Phase::compare, FaultClass::stale_block, "7 bytes are wrong", 900000}}};
   auto& always = add("always", Outcome::fail, Verdict::unexpected, "3 bytes are wrong");
   always.tries = {3,
                   3,
                   2,
-                  {{1, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1},
-                   {2, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1},
-                   {3, Outcome::hang, Phase::complete, "", "no progress", 1}}};
+                  {{1, Outcome::fail, std::nullopt, FaultClass::none, "3 bytes are wrong", 1},
+                   {2, Outcome::fail, std::nullopt, FaultClass::none, "3 bytes are wrong", 1},
+                   {3, Outcome::hang, Phase::complete, FaultClass::none, "no progress", 1}}};
   return out;
 }
 

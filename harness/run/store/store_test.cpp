@@ -170,7 +170,7 @@ TEST(Store, PlannedAndAbsentIsAFailureUnlessDeclared) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto cases = sample::plan(4);
-  cases[3].expected = {Expected{Outcome::not_run, "", std::nullopt, ""}};
+  cases[3].expected = {Expected{Outcome::not_run, {}, std::nullopt, ""}};
   store.plan(cases);
   store.record(sample::passed(cases[0]));
   EXPECT_EQ(store.counts().missing, 2) << "while at work";
@@ -318,7 +318,7 @@ TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
   store.record(sample::passed(sample::planned(1)));
   auto flaky = failed;
   flaky.outcome = Outcome::flaky;
-  flaky.tries = {3, 1, 2, {{1, Outcome::fail, std::nullopt, "", "7 bytes are wrong", 5}}};
+  flaky.tries = {3, 1, 2, {{1, Outcome::fail, std::nullopt, FaultClass::none, "7 bytes are wrong", 5}}};
   flaky.evidence_files.clear();
   store.replace(flaky);
   store.finish(Ending::complete);

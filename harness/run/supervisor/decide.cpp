@@ -18,7 +18,7 @@ Diagnosis diagnosis_of(const json& compared) {
   Diagnosis diagnosis;
   const auto found = compared.find("diagnosis");
   if (found == compared.end() || !found->is_object()) return diagnosis;
-  diagnosis.fault_class = found->value("class", found->value("fault_class", ""));
+  diagnosis.fault_class = found->value("class", FaultClass::none);
   diagnosis.exact = found->value("exact", false);
   diagnosis.text = found->value("text", "");
   diagnosis.what_to_do = found->value("what_to_do", "");
@@ -26,18 +26,12 @@ Diagnosis diagnosis_of(const json& compared) {
   return diagnosis;
 }
 
-std::string what_to_check(const std::string& fault_class) {
-  for (const FaultClass& known : fault_classes())
-    if (known.name == fault_class) return std::string(known.check);
-  return {};
-}
-
-Diagnosis plain(const std::string& fault_class, std::string text) {
+Diagnosis plain(FaultClass fault_class, std::string text) {
   Diagnosis diagnosis;
   diagnosis.fault_class = fault_class;
   diagnosis.exact = true;
   diagnosis.text = std::move(text);
-  diagnosis.what_to_do = what_to_check(fault_class);
+  diagnosis.what_to_do = advice(fault_class);
   return diagnosis;
 }
 
@@ -95,8 +89,9 @@ json event_of(const Ended& ended) {
                 {"progress", ended.progress},
                 {"note", ended.note}}}};
     case Kind::crashed:
-      return {
-          {"phase", name(ended.phase)}, {"role", ended.role}, {"crash", {{"signal", ended.signal}, {"note", ended.note}}}};
+      return {{"phase", name(ended.phase)},
+              {"role", ended.role},
+              {FaultClass::crash, {{"signal", ended.signal}, {"note", ended.note}}}};
     default:
       return {{"phase", name(ended.phase)}, {"error", {{"text", ended.text}}}};
   }
@@ -132,7 +127,8 @@ void decide_refused(const Account& it, CaseResult& result) {
   if (it.looked) take_numbers(it.compared, result);
   if (!ended.call.empty()) {  // too late for a refusal
     result.outcome = Outcome::fail;
-    result.diagnosis = plain("false-success", "completion was reported, and then " + ended.call + " failed: " + ended.text);
+    result.diagnosis =
+        plain(FaultClass::false_success, "completion was reported, and then " + ended.call + " failed: " + ended.text);
     result.message = sentence_join(result.diagnosis.text, it.changed ? it.compared.value("message", "") : "");
     return;
   }
@@ -143,7 +139,8 @@ void decide_refused(const Account& it, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
-  if (!it.changed) result.diagnosis = plain("false-success", "it reports moved bytes, but the destination is unchanged");
+  if (!it.changed)
+    result.diagnosis = plain(FaultClass::false_success, "it reports moved bytes, but the destination is unchanged");
   result.message = "refused " + it.where + " (" + ended.text + ") after bytes had moved";
   if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
   result.message = sentence_join(result.message, it.changed ? it.compared.value("message", "") : result.diagnosis.text);
@@ -154,13 +151,13 @@ void decide_raised(const Account& it, CaseResult& result) {
   if (it.looked) take_numbers(it.compared, result);
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
-  if (result.diagnosis.fault_class.empty()) {
-    result.diagnosis.fault_class = "crash";
+  if (result.diagnosis.fault_class == FaultClass::none) {
+    result.diagnosis.fault_class = FaultClass::crash;
     result.diagnosis.text = "the code under test raised an exception without a specific type";
-    result.diagnosis.what_to_do = what_to_check("crash");
+    result.diagnosis.what_to_do = advice(FaultClass::crash);
   }
   result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
-  if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
+  if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != FaultClass::crash)
     result.message = sentence_join(result.message, result.diagnosis.text);
   if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
   if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));
@@ -181,7 +178,8 @@ void decide_hung(const Account& it, CaseResult& result) {
   result.hang = ended.hang;
   // The data after half a transfer explains nothing; but a reader that was given a wrong label does explain.
   const bool reading = ended.phase == Phase::read_back;
-  result.diagnosis = reading && it.found.exact ? it.found : plain(reading ? "hang-kernel" : "hang-transfer", "");
+  result.diagnosis =
+      reading && it.found.exact ? it.found : plain(reading ? FaultClass::hang_kernel : FaultClass::hang_transfer, "");
   std::string words = "no end " + it.where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
                       std::to_string(ended.deadline_ms) + " ms): ";
   words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
@@ -206,7 +204,7 @@ void decide_crashed(const Account& it, CaseResult& result) {
   if (!it.ended.text.empty()) words += ": " + it.ended.text;
   if (!it.ended.note.empty()) words += " (" + it.ended.note + ")";
   words = sentence_join(words, data_words(it.compared));
-  result.diagnosis = plain("crash", words);
+  result.diagnosis = plain(FaultClass::crash, words);
   result.message = words;
 }
 
@@ -247,7 +245,7 @@ void decide_stray(const std::string& stray, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.phase = Phase::complete;
-  result.diagnosis = {"crash", true, stray, "Look at what the code under test starts, and who waits for it.", {}};
+  result.diagnosis = {FaultClass::crash, true, stray, "Look at what the code under test starts, and who waits for it.", {}};
   result.message = stray;
 }
 
@@ -268,12 +266,13 @@ void decide_script(const json& reply, CaseResult& result) {
   if (const auto picture = reply.find("picture"); picture != reply.end() && picture->is_object()) result.picture = *picture;
   if (result.outcome == Outcome::hang) {
     result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
-    if (result.diagnosis.fault_class.empty())
-      result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);
+    if (result.diagnosis.fault_class == FaultClass::none)
+      result.diagnosis =
+          plain(result.phase == Phase::read_back ? FaultClass::hang_kernel : FaultClass::hang_transfer, result.message);
   }
   if (result.outcome == Outcome::crash) {
     result.signal = reply.value("signal", "");
-    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain("crash", result.message);
+    if (result.diagnosis.fault_class == FaultClass::none) result.diagnosis = plain(FaultClass::crash, result.message);
   }
   if (const std::string state = reply.value("state", ""); !state.empty())
     result.message = sentence_join(result.message, state);
@@ -288,8 +287,8 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
     result.outcome = Outcome::fail;
     result.phase = Phase::transfer;
     result.diagnosis =
-        plain("false-success", "the bytes are correct but took the wrong path: expected " + key + " " + wanted.dump() +
-                                   ", engine reported " + (told.is_null() ? "none" : told.dump()));
+        plain(FaultClass::false_success, "the bytes are correct but took the wrong path: expected " + key + " " +
+                                             wanted.dump() + ", engine reported " + (told.is_null() ? "none" : told.dump()));
     result.message = result.diagnosis.text;
     return;
   }
@@ -310,7 +309,7 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
     result.outcome = Outcome::fail;
     words = sentence_join(words, detail);
     // The new owner may have given the blocks to another request.
-    if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain("stale-block", words);
+    if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain(FaultClass::stale_block, words);
     result.message = sentence_join(result.message, words);
     return;
   }
@@ -318,7 +317,7 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
     result.message = sentence_join(result.message, words);
     if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && all_arrived) {
       // Bytes that were wrong then are right now: that is the cause.
-      result.diagnosis = plain("read-before-ready",
+      result.diagnosis = plain(FaultClass::read_before_ready,
                                "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
                                    " bytes were wrong then, " +
                                    (call.empty() ? "all are right a while later" : "which arrived only in " + call));
@@ -332,9 +331,9 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
   result.phase = Phase::complete;
   result.diagnosis =
       all_arrived
-          ? plain("read-before-ready",
+          ? plain(FaultClass::read_before_ready,
                   "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
-          : plain("false-success", sentence_join(words, detail));
+          : plain(FaultClass::false_success, sentence_join(words, detail));
   result.message = result.diagnosis.text;
 }
 

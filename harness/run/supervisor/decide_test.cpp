@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-json compared(const std::string& outcome, std::int64_t wrong, const std::string& fault_class = "", bool exact = true) {
+json compared(const std::string& outcome, std::int64_t wrong, FaultClass fault_class = FaultClass::none, bool exact = true) {
   return {{"outcome", outcome},
           {"wrong_bytes", wrong},
           {"checked_bytes", 1000},
@@ -38,10 +38,10 @@ TEST(Decide, CompletedIsWhatTheCheckerSays) {
   EXPECT_FALSE(pass.phase);
   EXPECT_EQ(pass.checked_bytes, 1000);
   EXPECT_EQ(pass.expected_bytes, 600);
-  const CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  const CaseResult fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
   EXPECT_EQ(fail.outcome, Outcome::fail);
   EXPECT_EQ(fail.phase, Phase::compare);
-  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_EQ(fail.wrong_bytes, 5);
   ASSERT_EQ(fail.first_wrong.size(), 1u);
   EXPECT_EQ(fail.first_wrong[0].offset, 7);
@@ -59,12 +59,12 @@ TEST(DecideScript, TheReplySaysHowItEnded) {
   EXPECT_FALSE(pass.phase);
   EXPECT_EQ(pass.checked_bytes, 1000);
 
-  json reply = compared("FAIL", 5, "stale-block");
+  json reply = compared("FAIL", 5, FaultClass::stale_block);
   reply["phase"] = "compare";
   const CaseResult fail = decided(reply);
   EXPECT_EQ(fail.outcome, Outcome::fail);
   EXPECT_EQ(fail.phase, Phase::compare);
-  EXPECT_EQ(fail.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(fail.wrong_bytes, 5);
   EXPECT_EQ(fail.first_wrong.size(), 1U);
   EXPECT_EQ(fail.message, "5 wrong bytes; 100 of 600 bytes had arrived");
@@ -73,18 +73,18 @@ TEST(DecideScript, TheReplySaysHowItEnded) {
   const CaseResult hang = decided(reply);
   EXPECT_EQ(hang.outcome, Outcome::hang);
   EXPECT_EQ(hang.hang, HangKind::stalled);
-  EXPECT_EQ(hang.diagnosis.fault_class, "hang-kernel");
+  EXPECT_EQ(hang.diagnosis.fault_class, FaultClass::hang_kernel);
 
   reply["outcome"] = "CRASH", reply["phase"] = "transfer", reply["signal"] = "SIGBUS";
   const CaseResult crash = decided(reply);
   EXPECT_EQ(crash.outcome, Outcome::crash);
   EXPECT_EQ(crash.signal, "SIGBUS");
-  EXPECT_EQ(crash.diagnosis.fault_class, "crash");
+  EXPECT_EQ(crash.diagnosis.fault_class, FaultClass::crash);
 
   reply["outcome"] = "REFUSED";
   const CaseResult refused = decided(reply);
   EXPECT_EQ(refused.outcome, Outcome::refused);
-  EXPECT_EQ(refused.diagnosis.fault_class, "");
+  EXPECT_EQ(refused.diagnosis.fault_class, FaultClass::none);
 
   const CaseResult error = decided({{"error", {{"text", "checker: step 'move2': too few"}}}});
   EXPECT_EQ(error.outcome, Outcome::error);
@@ -97,11 +97,11 @@ TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
   ended.kind = Kind::refused;
   ended.phase = Phase::plan;
   ended.text = "head slices are not contiguous";
-  const CaseResult clean = result_of(ended, compared("PASS", 0, "wrong-stride"));
+  const CaseResult clean = result_of(ended, compared("PASS", 0, FaultClass::wrong_stride));
   EXPECT_EQ(clean.outcome, Outcome::refused);
   EXPECT_EQ(clean.phase, Phase::plan);
   EXPECT_EQ(clean.message, "head slices are not contiguous");
-  EXPECT_EQ(clean.diagnosis.fault_class, "");
+  EXPECT_EQ(clean.diagnosis.fault_class, FaultClass::none);
   const CaseResult dirty = result_of(ended, compared("FAIL", 100));
   EXPECT_EQ(dirty.outcome, Outcome::fail);
   EXPECT_NE(dirty.message.find("after bytes had moved"), std::string::npos);
@@ -113,12 +113,12 @@ TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
   ended.phase = Phase::registration;
   ended.type = "ValueError";
   ended.text = "not enough values to unpack (expected 5, got 3)";
-  const CaseResult named = result_of(ended, compared("PASS", 0, "rank-mismatch"));
+  const CaseResult named = result_of(ended, compared("PASS", 0, FaultClass::rank_mismatch));
   EXPECT_EQ(named.outcome, Outcome::fail);
   EXPECT_EQ(named.phase, Phase::registration);
-  EXPECT_EQ(named.diagnosis.fault_class, "rank-mismatch");
+  EXPECT_EQ(named.diagnosis.fault_class, FaultClass::rank_mismatch);
   EXPECT_NE(named.message.find("ValueError: not enough values to unpack (expected 5, got 3)"), std::string::npos);
-  EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, "crash");
+  EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, FaultClass::crash);
 }
 
 TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
@@ -132,7 +132,7 @@ TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
   EXPECT_EQ(decided({{"verbs", "am"}, {"transport", "tcp/lo"}, {"requests", "1"}}).outcome, Outcome::pass);
   const CaseResult other = decided({{"verbs", "rma"}, {"transport", "tcp/lo"}});
   EXPECT_EQ(other.outcome, Outcome::fail);
-  EXPECT_EQ(other.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(other.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_NE(other.message.find("expected verbs \"am\", engine reported \"rma\""), std::string::npos) << other.message;
   EXPECT_EQ(decided({{"verbs", "am"}}).outcome, Outcome::fail);
   EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it reported nothing";
@@ -149,12 +149,14 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
   const CaseResult done = result_of(ended, reply);
   EXPECT_EQ(done.outcome, Outcome::hang);
   EXPECT_EQ(done.hang, HangKind::stalled);
-  EXPECT_EQ(done.diagnosis.fault_class, "hang-transfer");
+  EXPECT_EQ(done.diagnosis.fault_class, FaultClass::hang_transfer);
   EXPECT_NE(done.message.find("all 600 bytes had arrived, the completion never did"), std::string::npos);
   EXPECT_EQ(done.wrong_bytes, 0);  // half a transfer is not judged byte for byte
   ended.phase = Phase::read_back;
-  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted")).diagnosis.fault_class, "axis-permuted");
-  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted", false)).diagnosis.fault_class, "hang-kernel");
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, FaultClass::axis_permuted)).diagnosis.fault_class,
+            FaultClass::axis_permuted);
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, FaultClass::axis_permuted, false)).diagnosis.fault_class,
+            FaultClass::hang_kernel);
   EXPECT_NE(result_of(ended, nullptr).message, "");
 }
 
@@ -168,29 +170,29 @@ TEST(Decide, CrashesCarryTheSignal) {
   EXPECT_EQ(result.outcome, Outcome::crash);
   EXPECT_EQ(result.signal, "SIGBUS");
   EXPECT_EQ(result.message, "SIGBUS in transfer (consumer); 100 of 600 bytes had arrived");
-  EXPECT_EQ(result.diagnosis.fault_class, "crash");
+  EXPECT_EQ(result.diagnosis.fault_class, FaultClass::crash);
 }
 
 TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult pass = result_of({}, compared("PASS", 0));
   decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, Ended::Kind::completed, pass);
   EXPECT_EQ(pass.outcome, Outcome::fail);
-  EXPECT_EQ(pass.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(pass.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
-  CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  CaseResult fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, fail);
-  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
-  CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  CaseResult arrived_late = result_of({}, compared("FAIL", 5, FaultClass::silently_skipped));
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
-  EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived_late.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived_late.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
   EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, but wrote anyway
-  EXPECT_EQ(refused.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(refused.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
   CaseResult whole;
   whole.outcome = Outcome::refused;
@@ -202,7 +204,7 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   half_way.text = "the engine returned -1";
   CaseResult half = result_of(half_way, compared("FAIL", 5));
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never reported completion
-  EXPECT_EQ(half.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(half.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(half.wrong_bytes, 5);
   EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved"))
       << half.message;
@@ -211,15 +213,15 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
 }
 
 TEST(Decide, ACallThatEndsSomethingIsNamed) {
-  CaseResult arrived = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  CaseResult arrived = result_of({}, compared("FAIL", 5, FaultClass::silently_skipped));
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived, "release()");
-  EXPECT_EQ(arrived.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived.phase, Phase::complete);
   EXPECT_EQ(arrived.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
   CaseResult changed = result_of({}, compared("PASS", 0));
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, changed, "close()");
-  EXPECT_EQ(changed.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(changed.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(changed.message, "64 bytes changed in close(), after completion");
   Ended late_no;
   late_no.kind = Ended::Kind::refused;
@@ -238,7 +240,7 @@ TEST(Decide, ABadEndIsToldOfTheLastCase) {
   end.role = "consumer";
   end.call = "close()";
   end.signal = "SIGSEGV";
-  CaseResult pass = result_of({}, compared("PASS", 0)), fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  CaseResult pass = result_of({}, compared("PASS", 0)), fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
   decide_departure(end, pass);
   EXPECT_EQ(pass.outcome, Outcome::crash);
   EXPECT_EQ(pass.signal, "SIGSEGV");
@@ -246,7 +248,7 @@ TEST(Decide, ABadEndIsToldOfTheLastCase) {
   EXPECT_EQ(pass.message, "SIGSEGV in complete (consumer), in close(), after this case, the last of its workers");
   decide_departure(end, fail);
   EXPECT_EQ(fail.outcome, Outcome::fail);
-  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_TRUE(fail.message.ends_with(pass.message)) << fail.message;
 }
 

@@ -58,7 +58,7 @@ void expect_all(const std::vector<Row>& rows) {
     EXPECT_EQ(result.outcome == Outcome::pass ? Phase::complete : result.phase, Phase::complete);
     const std::string what = result.outcome == Outcome::crash ? result.signal
                              : result.hang                    ? std::string(name(*result.hang))
-                                                              : result.diagnosis.fault_class;
+                                                              : std::string(name(result.diagnosis.fault_class));
     EXPECT_EQ(what, row.what);
     EXPECT_NE(result.message.find(row.contains), std::string::npos);
   }
@@ -104,7 +104,7 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
     ++count;
     EXPECT_EQ(result.outcome, Outcome::fail);
     EXPECT_EQ(result.phase, Phase::complete);
-    EXPECT_EQ(result.diagnosis.fault_class, "read-before-ready");
+    EXPECT_EQ(result.diagnosis.fault_class, FaultClass::read_before_ready);
     EXPECT_TRUE(result.message.starts_with("completion was reported before the data had arrived")) << result.message;
   }
   int all = 0;
@@ -136,7 +136,7 @@ TEST(Lifetimes, BytesThatChangeAWhileLater) {
     }
     ++late_ones;
     EXPECT_EQ(result.outcome, Outcome::fail);
-    EXPECT_EQ(result.diagnosis.fault_class, "false-success");
+    EXPECT_EQ(result.diagnosis.fault_class, FaultClass::false_success);
     EXPECT_NE(result.message.find(" bytes changed after completion"), std::string::npos);
   }
   EXPECT_EQ(late_ones, 3);

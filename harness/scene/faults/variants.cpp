@@ -55,12 +55,12 @@ std::string letters(const std::vector<Mode>& modes, const std::vector<std::size_
 }
 
 // The class of an order: K and V moved among axes that keep theirs, or axes exchanged.
-std::string class_of(const std::vector<Mode>& modes, const std::vector<std::size_t>& order) {
+FaultClass class_of(const std::vector<Mode>& modes, const std::vector<std::size_t>& order) {
   std::vector<std::size_t> rest;
   for (const std::size_t i : order) {
     if (modes[i].axis != Axis::kv && modes[i].extent > 1) rest.push_back(i);
   }
-  return std::is_sorted(rest.begin(), rest.end()) ? "kv-split-vs-interleaved" : "axis-permuted";
+  return std::is_sorted(rest.begin(), rest.end()) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
 // One change applied to every plane of a component at once.
@@ -247,12 +247,12 @@ std::vector<Variant> renamed(const Cache& given) {
           both = false;
       });
       if (both && fits(strides)) {
-        out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
+        out.push_back({kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
                        std::string("strides of ") + std::string(layout::name(x)) + " and " + std::string(layout::name(y)) +
                            " exchanged",
                        std::move(strides)});
       }
-      out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
+      out.push_back({kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
                      std::string("the ") + std::string(layout::name(x)) + " axis taken for the " +
                          std::string(layout::name(y)) + " axis and the reverse",
                      std::move(variant)});
@@ -316,7 +316,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
         }
       }
       if (!(packed == variant) && fits(packed)) {
-        out.push_back({"wrong-block-size",
+        out.push_back({FaultClass::wrong_block_size,
                        "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
                            std::to_string(finer ? n / k : n * k) + ", repacked",
                        packed});
@@ -328,13 +328,13 @@ std::vector<Variant> reblocked(const Cache& cache) {
           for (const Mode& mode : plane.modes) end += mode.stride * (mode.extent - 1);
         }
         if (fits(packed))
-          out.push_back({"wrong-block-size",
+          out.push_back({FaultClass::wrong_block_size,
                          "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
                              std::to_string(finer ? n / k : n * k) + ", repacked, V after K",
                          packed});
       }
       out.push_back(
-          {"wrong-block-size",
+          {FaultClass::wrong_block_size,
            "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k),
            std::move(variant)});
     }
@@ -399,7 +399,7 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
       if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
       // 4-bit codes, two per byte, counted as one per byte.
       const bool packed = four_bits && (stride == was * 2 || stride * 2 == was);
-      out.push_back({packed ? "packed-dim-misread" : "wrong-stride",
+      out.push_back({packed ? FaultClass::packed_dim_misread : FaultClass::wrong_stride,
                      "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) +
                          " to " + std::string(layout::name(axis)) + " instead of " + std::to_string(was / 8),
                      std::move(variant)});
@@ -428,7 +428,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
         if (own.size() == order.size()) plane = repacked(plane, own, order);
       });
       const bool groups = modes[a].axis == Axis::channel || modes[b].axis == Axis::channel;
-      out.push_back({groups ? "scale-swizzle" : "scale-misplaced",
+      out.push_back({groups ? FaultClass::scale_swizzle : FaultClass::scale_misplaced,
                      std::string("scales with ") + std::string(layout::name(modes[a].axis)) + " and " +
                          std::string(layout::name(modes[b].axis)) + " exchanged",
                      std::move(variant)});
@@ -443,8 +443,8 @@ std::vector<Variant> rescaled(const Cache& cache) {
       }
     });
     if (fits(variant))
-      out.push_back({"scale-misplaced", "the scales of the first " + std::string(layout::name(mode.axis)) + " for all",
-                     std::move(variant)});
+      out.push_back({FaultClass::scale_misplaced,
+                     "the scales of the first " + std::string(layout::name(mode.axis)) + " for all", std::move(variant)});
   }
   // Inline after each row of data, or after all rows of a kv, or of a block.
   {
@@ -484,7 +484,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
           changed = true;
         });
         if (changed && fits(variant))
-          out.push_back({"scale-misplaced",
+          out.push_back({FaultClass::scale_misplaced,
                          "scales taken to lie after the data of each " +
                              (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) +
                              (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""),
@@ -515,7 +515,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
         }
       });
       if (!changed || stride == 0 || !fits(variant)) continue;
-      out.push_back({"wrong-stride",
+      out.push_back({FaultClass::wrong_stride,
                      "scales with a stride of " + std::to_string(stride / 8) + " bytes from " +
                          std::string(layout::name(axis)) + " to " + std::string(layout::name(axis)),
                      std::move(variant)});
@@ -567,9 +567,10 @@ std::vector<Variant> resized(const Cache& cache) {
           changed = packed_again(plane, axis, now) || changed;
         });
         if (!changed || !fits(variant)) continue;
-        const std::string name = axis == Axis::head      ? "head-shard-mapping"
-                                 : axis == Axis::channel ? (four_bits ? "packed-dim-misread" : "wrong-stride")
-                                                         : "wrong-stride";
+        const FaultClass fault_class = axis == Axis::head ? FaultClass::head_shard_mapping
+                                       : axis == Axis::channel
+                                           ? (four_bits ? FaultClass::packed_dim_misread : FaultClass::wrong_stride)
+                                           : FaultClass::wrong_stride;
         const std::string words =
             std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now);
         bool scales = false;
@@ -579,8 +580,8 @@ std::vector<Variant> resized(const Cache& cache) {
                              other = own * now / was;  // groups of channels, as many heads or layers
           if (other > 0 && own * now % was == 0) scales = packed_again(plane, axis, other) || scales;
         });
-        out.push_back({name, words, std::move(variant)});
-        if (scales && fits(both)) out.push_back({name, words + ", scales too", std::move(both)});
+        out.push_back({fault_class, words, std::move(variant)});
+        if (scales && fits(both)) out.push_back({fault_class, words + ", scales too", std::move(both)});
       }
     }
   }
@@ -596,12 +597,12 @@ std::vector<Variant> recoded(const Cache& cache) {
     Cache variant = with(cache, Component::data, [&](Plane& plane) {
       if (layout::bits(plane.dtype) == layout::bits(dtype)) plane.dtype = dtype;
     });
-    out.push_back({"dtype-reinterpreted",
+    out.push_back({FaultClass::dtype_reinterpreted,
                    std::string(layout::name(data->dtype)) + " taken for " + std::string(layout::name(dtype)),
                    std::move(variant)});
   }
   if (layout::bits(data->dtype) == 4) {
-    out.push_back({"dtype-reinterpreted", "the two codes of a byte taken in the other order",
+    out.push_back({FaultClass::dtype_reinterpreted, "the two codes of a byte taken in the other order",
                    with(cache, Component::data, [](Plane& plane) { plane.high_nibble_first = !plane.high_nibble_first; })});
   }
   return out;

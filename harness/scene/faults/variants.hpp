@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "case/outcome.hpp"
 #include "layout/layout.hpp"
 
 namespace kvcts::script {
 
 struct Variant {
-  std::string fault_class;
+  FaultClass fault_class{};
   std::string words;  ///< "K B N H C taken for B K N H C"
   layout::Cache cache;
 };

@@ -72,7 +72,7 @@ std::vector<Variant> repitched(const Cache& cache) {
       }
       if (!exact || !fits(variant) || (all && !scales)) continue;
       const bool packed = four_bits && (pitch == was * 2 || pitch * 2 == was);
-      out.push_back({packed ? "packed-dim-misread" : "wrong-stride",
+      out.push_back({packed ? FaultClass::packed_dim_misread : FaultClass::wrong_stride,
                      "rows of " + std::to_string(pitch / 8) + " bytes instead of " + std::to_string(was / 8) +
                          (all ? ", scales too" : ""),
                      std::move(variant)});
@@ -127,7 +127,7 @@ std::vector<Variant> relaid(const Cache& cache) {
       if (block != 0 && m.stride >= block && m.axis != Axis::channel) stride(s, m.axis, m.stride);
     }
     if (variant == cache || !fits(variant)) continue;
-    out.push_back({"scale-misplaced",
+    out.push_back({FaultClass::scale_misplaced,
                    std::string("scales taken to lie after ") +
                        (apart == 0             ? "each row"
                         : apart == rows.size() ? "all rows of a block"
@@ -165,9 +165,9 @@ std::vector<Variant> exchanged_parts(const Cache& cache) {
         return (plane.component == Component::data ? "channels " : "scales ") + std::to_string(box.lo[Axis::channel]) +
                ".." + std::to_string(box.hi[Axis::channel] - 1);
       };
-      out.push_back({scales ? "scale-misplaced"
-                     : kv   ? "kv-split-vs-interleaved"
-                            : "wrong-stride",
+      out.push_back({scales ? FaultClass::scale_misplaced
+                     : kv   ? FaultClass::kv_split_vs_interleaved
+                            : FaultClass::wrong_stride,
                      part(second) + " taken to lie in front of " + part(first), std::move(variant)});
     }
   }
@@ -219,7 +219,7 @@ std::vector<Variant> swizzled(const Cache& cache) {
         if (now && !(*now == plane)) plane = *now, changed = true;
       }
       if (changed && good && fits(variant))
-        out.push_back({"scale-swizzle",
+        out.push_back({FaultClass::scale_swizzle,
                        std::string("scales taken for ") + how +
                            (which == 0   ? ""
                             : which == 1 ? ", those of K"

@@ -24,7 +24,7 @@ struct Answer {
   Verdict verdict{Verdict::compatible};
   std::string by;                  ///< refused: "backend", "layout", "connector"; else ""
   std::string text;                ///< one sentence: which conversion, where it refuses, what breaks, what to declare
-  std::string fault_class;         ///< silently wrong
+  FaultClass fault_class{};        ///< silently wrong
   std::vector<std::string> bytes;  ///< silently wrong: the first wrong bytes, who they should be and who they are
   std::string id;                  ///< the case; "" when no case can be run (an ambiguous description)
   std::string document;            ///< the case as YAML, where it is no point of the matrix

@@ -93,7 +93,7 @@ Carried carry_out(const ResolvedCase& resolved) {
     if (compared.value("outcome", "") == "PASS") continue;
     out.end = Carried::End::wrong;
     out.text = compared.value("message", "");
-    out.fault_class = compared.value("class", "");
+    out.fault_class = compared.value("class", FaultClass::none);
     out.bytes = places(compared);
     return out;
   }

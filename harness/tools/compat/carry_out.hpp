@@ -12,7 +12,7 @@ namespace kvcts::compat {
 struct Carried {
   enum class End { exact, refused, raised, outside, wrong } end{End::exact};
   std::string text;                ///< refused, raised: its words; outside: which copy; wrong: the diagnosis
-  std::string fault_class;         ///< wrong
+  FaultClass fault_class{};        ///< wrong
   std::vector<std::string> bytes;  ///< wrong: the first places, in words
   bool relayout{false};
   std::size_t copies{0};

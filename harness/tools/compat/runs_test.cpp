@@ -81,7 +81,7 @@ TEST(Answers, AreWhatRunsEndAs) {
         break;
       case Verdict::wrong:
         EXPECT_EQ(ran.outcome, Outcome::fail) << words;
-        EXPECT_EQ(ran.diagnosis.exact ? ran.diagnosis.fault_class : "", said.fault_class) << words;
+        EXPECT_EQ(ran.diagnosis.exact ? ran.diagnosis.fault_class : FaultClass::none, said.fault_class) << words;
         break;
       default:  // a refusal, or an exception before any byte has moved
         EXPECT_TRUE(ran.outcome == Outcome::refused ||

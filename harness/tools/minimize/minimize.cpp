@@ -20,7 +20,7 @@ namespace {
 
 std::string ending(const CaseResult& r) {
   std::string out(name(r.outcome));
-  if (!r.diagnosis.fault_class.empty()) out += " " + r.diagnosis.fault_class;
+  if (r.diagnosis.fault_class != FaultClass::none) out += " " + std::string(name(r.diagnosis.fault_class));
   if (r.phase) out += fmt::format(" at {}", name(*r.phase));
   return out;
 }

@@ -37,7 +37,7 @@ CaseResult play(const ResolvedCase& resolved) {
   r.signal = reply.value("signal", "");
   if (reply.contains("phase")) r.phase = phase_from_name(reply["phase"].get<std::string>());
   if (reply.contains("diagnosis"))
-    r.diagnosis.fault_class = reply["diagnosis"].value("class", ""),
+    r.diagnosis.fault_class = reply["diagnosis"].value("class", FaultClass::none),
     r.diagnosis.exact = reply["diagnosis"].value("exact", false);
   return r;
 }
@@ -160,10 +160,10 @@ TEST(Minimize, ACaseWhoseControlFailsIsNotAccepted) {
 
 TEST(SameFailure, LooksAtOutcomeClassAndWhatElseTells) {
   CaseResult a;
-  a.outcome = Outcome::fail, a.diagnosis.fault_class = "axis-permuted", a.diagnosis.exact = true;
+  a.outcome = Outcome::fail, a.diagnosis.fault_class = FaultClass::axis_permuted, a.diagnosis.exact = true;
   CaseResult b = a;
   EXPECT_TRUE(same_failure(a, b));
-  b.diagnosis.fault_class = "wrong-stride";
+  b.diagnosis.fault_class = FaultClass::wrong_stride;
   EXPECT_FALSE(same_failure(a, b));
   b = a, a.wrong_bytes = 5;
   EXPECT_FALSE(same_failure(a, b));

@@ -34,7 +34,8 @@ void check_case(const CaseSpec& spec, const catalogue::ExhibitEntry& entry) {
   }
   for (const Expected& one : spec.expected) {
     if (one.fault_class != entry.fault_class) {
-      fail("the class of " + entry.id + ", " + entry.fault_class, one.fault_class.empty() ? "none" : one.fault_class,
+      fail(fmt::format("the class of {}, {}", entry.id, name(entry.fault_class)),
+           one.fault_class == FaultClass::none ? "none" : std::string(name(one.fault_class)),
            "correct the case or the index");
     }
   }

@@ -47,7 +47,8 @@ std::vector<Exhibit> read(const catalogue::Catalogue& catalogue);
 /// How a case ended.
 struct Ending {
   Outcome outcome{Outcome::not_run};
-  std::string fault_class, message;
+  FaultClass fault_class{};
+  std::string message;
 };
 using Endings = std::map<std::string, Ending>;  ///< by case id
 

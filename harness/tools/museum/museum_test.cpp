@@ -139,7 +139,7 @@ TEST(Museum, RunsEachCaseAndItsControls) {
   const auto endings = run(read(catalogue), catalogue);
   ASSERT_EQ(endings.size(), 2u);
   EXPECT_EQ(endings.at("museum/m1-b-7").outcome, Outcome::fail);
-  EXPECT_EQ(endings.at("museum/m1-b-7").fault_class, "axis-permuted");
+  EXPECT_EQ(endings.at("museum/m1-b-7").fault_class, FaultClass::axis_permuted);
   EXPECT_EQ(endings.at("museum/m1-b-7#intended").outcome, Outcome::pass);
   const Tally sums = tally(read(catalogue), endings);
   EXPECT_EQ(sums.confirmed.named, 1);
@@ -157,36 +157,42 @@ TEST(Museum, WhatCannotBeRunIsAnError) {
   EXPECT_EQ(missed(tally(exhibits, endings), false).front(), "1 of 1 are not caught");
 }
 
-Exhibit exhibit(const std::string& fault_class) {
+Exhibit exhibit(FaultClass fault_class) {
   Exhibit out;
   out.entry.fault_class = fault_class, out.entry.data = "confirmed";
   out.cases.resize(1), out.controls.resize(2);
   out.cases[0].id = "x", out.controls[0].id = "x#1", out.controls[1].id = "x#2";
-  out.controls[1].expected = {{Outcome::refused, "", {}, ""}};
+  out.controls[1].expected = {{Outcome::refused, FaultClass::none, {}, ""}};
   return out;
 }
 
 TEST(Standing, CaughtNamedAndControls) {
-  const Exhibit e = exhibit("truncated");
-  const auto standing = [&](Outcome outcome, const char* fault_class) {
+  const Exhibit e = exhibit(FaultClass::truncated);
+  const auto standing = [&](Outcome outcome, FaultClass fault_class) {
     return judge(e, {{"x", {outcome, fault_class, ""}}});
   };
-  EXPECT_TRUE(standing(Outcome::fail, "truncated").named);
-  EXPECT_EQ(standing(Outcome::fail, "truncated").ending, "FAIL truncated");
-  EXPECT_TRUE(standing(Outcome::hang, "hang-transfer").caught);
-  EXPECT_FALSE(standing(Outcome::hang, "hang-transfer").named);
-  EXPECT_EQ(standing(Outcome::fail, "").ending, "FAIL, not named");
-  EXPECT_FALSE(standing(Outcome::pass, "").caught);
-  EXPECT_FALSE(standing(Outcome::pass, "truncated").named);
-  EXPECT_FALSE(standing(Outcome::error, "truncated").caught);
-  EXPECT_FALSE(standing(Outcome::skipped, "").caught);
+  EXPECT_TRUE(standing(Outcome::fail, FaultClass::truncated).named);
+  EXPECT_EQ(standing(Outcome::fail, FaultClass::truncated).ending, "FAIL truncated");
+  EXPECT_TRUE(standing(Outcome::hang, FaultClass::hang_transfer).caught);
+  EXPECT_FALSE(standing(Outcome::hang, FaultClass::hang_transfer).named);
+  EXPECT_EQ(standing(Outcome::fail, FaultClass::none).ending, "FAIL, not named");
+  EXPECT_FALSE(standing(Outcome::pass, FaultClass::none).caught);
+  EXPECT_FALSE(standing(Outcome::pass, FaultClass::truncated).named);
+  EXPECT_FALSE(standing(Outcome::error, FaultClass::truncated).caught);
+  EXPECT_FALSE(standing(Outcome::skipped, FaultClass::none).caught);
   EXPECT_FALSE(judge(e, {}).ran);
-  const Tally misnamed = tally({e}, {{"x", {Outcome::fail, "over-read", ""}}});
+  const Tally misnamed = tally({e}, {{"x", {Outcome::fail, FaultClass::over_read, ""}}});
   EXPECT_EQ(misnamed.confirmed.caught, 1);
   EXPECT_EQ(misnamed.confirmed.named, 0);
-  EXPECT_EQ(judge(e, {{"x#1", {Outcome::pass, "", ""}}, {"x#2", {Outcome::pass, "", ""}}}).controls_good, 1);
-  EXPECT_EQ(judge(e, {{"x#1", {Outcome::refused, "", ""}}, {"x#2", {Outcome::refused, "", ""}}}).controls_good, 1);
-  EXPECT_EQ(judge(e, {{"x#1", {Outcome::pass, "", ""}}, {"x#2", {Outcome::refused, "", ""}}}).controls_good, 2);
+  EXPECT_EQ(judge(e, {{"x#1", {Outcome::pass, FaultClass::none, ""}}, {"x#2", {Outcome::pass, FaultClass::none, ""}}})
+                .controls_good,
+            1);
+  EXPECT_EQ(judge(e, {{"x#1", {Outcome::refused, FaultClass::none, ""}}, {"x#2", {Outcome::refused, FaultClass::none, ""}}})
+                .controls_good,
+            1);
+  EXPECT_EQ(judge(e, {{"x#1", {Outcome::pass, FaultClass::none, ""}}, {"x#2", {Outcome::refused, FaultClass::none, ""}}})
+                .controls_good,
+            2);
 }
 
 TEST(Targets, EachIsMissedForItself) {

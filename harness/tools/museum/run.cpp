@@ -15,10 +15,10 @@ namespace {
 Ending run_one(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
   try {
     const nlohmann::json reply = script::run_script(resolve_script(spec, catalogue), spec.seed);
-    return {outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error), reply.value("class", ""),
-            reply.value("message", "")};
+    return {outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error),
+            reply.value("class", FaultClass::none), reply.value("message", "")};
   } catch (const std::exception& error) {
-    return {Outcome::error, "", error.what()};
+    return {Outcome::error, FaultClass::none, error.what()};
   }
 }
 

@@ -12,8 +12,8 @@ namespace {
 std::string words(const Ending& ending) {
   std::string out(name(ending.outcome));
   if (ending.outcome == Outcome::error) return out + ": " + ending.message;
-  if (!ending.fault_class.empty())
-    out += " " + ending.fault_class;
+  if (ending.fault_class != FaultClass::none)
+    out += fmt::format(" {}", name(ending.fault_class));
   else if (ending.outcome == Outcome::fail)
     out += ", not named";
   return out;
@@ -27,7 +27,7 @@ bool caught(const Ending& ending) {
 bool good(const CaseSpec& control, const Ending& ending) {
   if (control.expected.empty()) return ending.outcome == Outcome::pass;
   return std::any_of(control.expected.begin(), control.expected.end(), [&](const Expected& e) {
-    return e.outcome == ending.outcome && (e.fault_class.empty() || e.fault_class == ending.fault_class);
+    return e.outcome == ending.outcome && (e.fault_class == FaultClass::none || e.fault_class == ending.fault_class);
   });
 }
 

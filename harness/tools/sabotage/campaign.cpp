@@ -26,7 +26,8 @@ constexpr std::size_t first_round = 4, control_cases = 48;
 /// What noticed, from an unexpected result.
 std::vector<std::string> checks_of(const CaseResult& r) {
   if (r.outcome != Outcome::fail) return {"outcome"};
-  if (r.phase == Phase::complete) return {r.diagnosis.fault_class == "read-before-ready" ? "completion" : "late write"};
+  if (r.phase == Phase::complete)
+    return {r.diagnosis.fault_class == FaultClass::read_before_ready ? "completion" : "late write"};
   std::set<std::string> found;
   for (const auto& wrong : r.first_wrong) {
     if (wrong.region.starts_with("producer/"))
@@ -40,7 +41,7 @@ std::vector<std::string> checks_of(const CaseResult& r) {
     else
       found.insert("bytes");
   }
-  if (r.wrong_bytes == 0) found.insert(r.diagnosis.fault_class == "false-success" ? "count" : "outcome");
+  if (r.wrong_bytes == 0) found.insert(r.diagnosis.fault_class == FaultClass::false_success ? "count" : "outcome");
   return {found.begin(), found.end()};
 }
 

@@ -15,10 +15,12 @@ std::string naming(const Row& row) {
   if (!row.caught || row.saboteur.harmless) return "";
   if (row.caught->named) return "yes";
   const auto& d = row.caught->result.diagnosis;
-  return d.exact && !d.fault_class.empty() ? d.fault_class : "no";
+  return d.exact && d.fault_class != FaultClass::none ? std::string(name(d.fault_class)) : "no";
 }
 
-std::string fault_class(const Row& row) { return row.saboteur.harmless ? "(right code)" : row.saboteur.fault_class; }
+std::string_view fault_class(const Row& row) {
+  return row.saboteur.harmless ? "(right code)" : name(row.saboteur.fault_class);
+}
 
 std::string noticed(const Row& row) {
   if (row.caught) return checks(*row.caught);
@@ -108,7 +110,7 @@ nlohmann::json matrix_json(const Campaigned& campaign) {
       one["case"] = c.id, one["suite"] = c.suite, one["checks"] = c.checks, one["named"] = c.named;
       one["outcome"] = name(c.result.outcome), one["diagnosis"] = c.result.diagnosis.text, one["message"] = c.result.message,
       one["wrong_bytes"] = c.result.wrong_bytes;
-      one["diagnosed"] = c.result.diagnosis.exact ? c.result.diagnosis.fault_class : "";
+      one["diagnosed"] = c.result.diagnosis.exact ? c.result.diagnosis.fault_class : FaultClass::none;
     }
     list.push_back(std::move(one));
   }

@@ -117,7 +117,7 @@ TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
   EXPECT_TRUE(fits(planner, c));
   EXPECT_FALSE(fits(reader, c));  // no reader
   ResolvedCase refused = c;
-  refused.expected = {Expected{Outcome::refused, "", {}, ""}};
+  refused.expected = {Expected{Outcome::refused, FaultClass::none, {}, ""}};
   EXPECT_FALSE(fits(transport, refused));
   ResolvedCase remote = c;
   remote.engine.name = "ucx-shm";
@@ -153,7 +153,7 @@ TEST(Saboteurs, BadDocumentsAreOneClearError) {
 Row row(bool harmless, bool caught, bool named) {
   Row out;
   out.saboteur.id = "a/b", out.saboteur.kind = "planner", out.saboteur.harmless = harmless, out.tried = 1;
-  if (!harmless) out.saboteur.fault_class = "truncated";
+  if (!harmless) out.saboteur.fault_class = FaultClass::truncated;
   if (caught) out.caught = Catch{"case", "smoke", {"bytes"}, {}, named};
   return out;
 }

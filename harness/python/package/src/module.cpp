@@ -76,7 +76,7 @@ void fill(const probe::Subject& subject, const nb::list& tensors, const std::vec
 nb::dict report_of(const probe::Report& report) {
   nb::dict out;
   out["checked_bytes"] = report.checked_bytes, out["wrong_bytes"] = report.wrong_bytes;
-  out["fault_class"] = report.diagnosis.fault_class, out["exact"] = report.diagnosis.exact,
+  out["fault_class"] = std::string(name(report.diagnosis.fault_class)), out["exact"] = report.diagnosis.exact,
   out["text"] = report.diagnosis.text;
   out["look_at"] = report.diagnosis.what_to_do, out["others"] = report.diagnosis.others;
   nb::list first, blocks;
@@ -250,6 +250,6 @@ NB_MODULE(_native, m) {
   m.def("describe", &describe, nb::arg("tensors"), nb::arg("facts"), nb::arg("catalogue"));
   m.def("compare", [](const probe::Subject& a, const probe::Subject& b, bool blocks) {
     const probe::Compatibility c = probe::compare(a, b, blocks ? probe::Moves::blocks : probe::Moves::coordinates);
-    return std::tuple(c.code, c.fault_class, c.text, c.told_apart);
+    return std::tuple(c.code, std::string(name(c.fault_class)), c.text, c.told_apart);
   });
 }
