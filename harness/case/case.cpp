@@ -248,7 +248,7 @@ ResolvedCase case_from_json(const json& in) {
   c.title = in.value("title", "");
   c.arch = in.value("arch", "cpu");
   c.dtype = in.at("dtype").get<std::string>();
-  c.op = in.at("op").get<std::string>();
+  c.op = in.at("op").get<Direction>();
   c.seed = in.value("seed", std::uint64_t{1});
   c.passes = in.value("passes", 1);
   if (const auto it = in.find("script"); it != in.end()) c.script = script::script_from_json(*it);

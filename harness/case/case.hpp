@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "case/direction.hpp"
 #include "case/outcome.hpp"
 #include "case/script.hpp"
 #include "layout/layout.hpp"
@@ -99,9 +100,9 @@ struct ContentSpec {
 struct ResolvedCase {
   std::string id;
   std::string title;
-  std::string arch;         ///< "sm_90", "cpu"
-  std::string dtype;        ///< catalogue id of the scheme
-  std::string op{"write"};  ///< "write": the producer pushes; "read": the consumer pulls
+  std::string arch;   ///< "sm_90", "cpu"
+  std::string dtype;  ///< catalogue id of the scheme
+  Direction op{};     ///< "write": the producer pushes; "read": the consumer pulls
   std::uint64_t seed{1};
   int passes{1};  ///< deciding passes (kernels::deciding_passes)
   ContentSpec content;

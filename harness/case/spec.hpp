@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "case/direction.hpp"
 #include "case/outcome.hpp"
 #include "case/script.hpp"
 #include "layout/template.hpp"
@@ -69,7 +70,7 @@ struct CaseSpec {
   std::string connector{"reference"};
   std::string engine{"memcpy"};
   nlohmann::json engine_options = nlohmann::json::object();
-  std::string op{"write"};
+  Direction op{};
   std::string ids{"shuffled"};  ///< block ids of a request that names none: shuffled | identity | reversed
   std::string content{"tags"};  ///< what the producer holds: tags | golden (bytes of a golden file)
   std::uint64_t seed{1};

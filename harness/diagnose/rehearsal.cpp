@@ -15,8 +15,8 @@ bool reorders(const std::vector<Action>& body) {
 
 bool reaches_somebody(const json& event) {
   if (event.contains("violation")) return true;
-  const auto op = event.find("op");
-  return op != event.end() && (*op == "complete" || *op == "fail" || *op == "get");
+  static const std::set<Operation> ops{Operation::complete, Operation::fail, Operation::get};
+  return event.contains("op") && ops.contains(event["op"].get<Operation>());
 }
 
 // Only these change what later steps depend on; a late step also leaves what it captured.

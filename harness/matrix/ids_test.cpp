@@ -105,7 +105,7 @@ TEST(Ids, SetTheCase) {
   EXPECT_EQ(spec.consumer.blocks, 4);  // 7 * 16 tokens, and 40 tokens with two blocks to spare
   EXPECT_EQ(spec.producer.tp, 2);
   EXPECT_EQ(spec.engine, "shm");
-  EXPECT_EQ(spec.op, "read");
+  EXPECT_EQ(spec.op, Direction::read);
   EXPECT_EQ(spec.ids, "reversed");
   EXPECT_EQ(spec.arch, "sm_90");
   EXPECT_EQ(spec.misalign, 64);

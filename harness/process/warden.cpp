@@ -18,6 +18,7 @@
 
 #include "process/pointers.hpp"
 #include "process/procfs.hpp"
+#include "process/request.hpp"
 #include "process/scratch_folder.hpp"
 #include "process/status_view.hpp"
 
@@ -152,22 +153,26 @@ class Warden {
   }
 
   void answer(const Message& request) {
-    const std::string op = request.body.value("op", "");
-    if (op == "spawn") {
-      spawn(request);
-    } else if (op == "kill") {
-      Kill kill;
-      kill.id = request.body.value("id", std::uint64_t{0});
-      kill.since_ns = now_ns();
-      if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
-        // The pid of a reaped process may be reused; its children are found by mark and as our own orphans.
-        if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
-        kill.mark = known->second.second;
-      }
-      kills_.push_back(std::move(kill));
-    } else {
-      throw FrameError(FrameFault::malformed, "unknown request '" + op + "'");
+    const auto op = request_in<WardenRequest>(request.body);
+    if (!op) throw FrameError(FrameFault::malformed, unknown_request<WardenRequest>(request.body));
+    switch (*op) {
+      case WardenRequest::spawn:
+        return spawn(request);
+      case WardenRequest::kill:
+        return kill(request);
     }
+  }
+
+  void kill(const Message& request) {
+    Kill kill;
+    kill.id = request.body.value("id", std::uint64_t{0});
+    kill.since_ns = now_ns();
+    if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
+      // The pid of a reaped process may be reused; its children are found by mark and as our own orphans.
+      if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
+      kill.mark = known->second.second;
+    }
+    kills_.push_back(std::move(kill));
   }
 
   void spawn(const Message& request) {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "process/pointers.hpp"
+#include "process/request.hpp"
 #include "process/warden.hpp"
 
 extern char** environ;  // NOLINT
@@ -15,9 +16,8 @@ extern char** environ;  // NOLINT
 namespace kvcts::process {
 
 nlohmann::json to_json(const SpawnRequest& request) {
-  return {{"op", "spawn"},        {"id", request.id},
-          {"argv", request.argv}, {"env", request.environment},
-          {"mark", request.mark}, {"memory_limit", request.memory_limit}};
+  return {{"op", WardenRequest::spawn}, {"id", request.id},     {"argv", request.argv},
+          {"env", request.environment}, {"mark", request.mark}, {"memory_limit", request.memory_limit}};
 }
 
 std::string program_folder() {

@@ -494,7 +494,7 @@ const Table<CaseSpec>& case_table() {
           optional("connector", &CaseSpec::connector, identifier(), "who makes the plan"),
           optional("engine", &CaseSpec::engine, identifier(), "who moves the bytes"),
           optional("engine_options", &CaseSpec::engine_options, anything(), "over those of the catalogue"),
-          optional("op", &CaseSpec::op, one_of({"write", "read"}), "write: the producer pushes; read: the consumer pulls"),
+          optional("op", &CaseSpec::op, direction_codec(), "write: the producer pushes; read: the consumer pulls"),
           optional("ids", &CaseSpec::ids, one_of({"shuffled", "identity", "reversed"}),
                    "block ids where a request names none"),
           optional("content", &CaseSpec::content, one_of({"tags", "golden", "specials"}),

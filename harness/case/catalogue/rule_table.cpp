@@ -1,5 +1,7 @@
 #include "case/catalogue/rule_table.hpp"
 
+#include "case/catalogue/tables.hpp"
+
 namespace kvcts::catalogue {
 namespace {
 
@@ -57,7 +59,7 @@ const Table<RuleStep>& rule_step_table() {
           optional("amount", &RuleStep::amount, integer(0), "connect: bytes that are cut off"),
           optional("peer", &RuleStep::peer, identifier(), "connect: its name; then: through which"),
           optional("request", &RuleStep::request, identifier(), "its name"),
-          optional("op", &RuleStep::op, one_of({"write", "read"}), "direction, seen from the initiator"),
+          optional("op", &RuleStep::op, direction_codec(), "direction, seen from the initiator"),
           optional("copies", &RuleStep::copies, list_of(object<RuleCopy>(rule_copy_table)),
                    "prepare, transfer: its descriptors"),
           optional("notification", &RuleStep::notification, any_text(), "prepare, transfer, notify: what is sent"),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "case/catalogue/fields.hpp"
+#include "case/direction.hpp"
 
 namespace kvcts::catalogue {
 
@@ -24,8 +25,9 @@ struct RuleCopy {
 struct RuleStep {
   std::string action, as;
   std::string side{"initiator"};
-  std::string region, peer{"peer"}, request{"request"}, op{"write"}, blob{"whole"}, state, memory{"host"}, kind{"memory"},
-      access{"all"}, notification;
+  Direction op{};
+  std::string region, peer{"peer"}, request{"request"}, blob{"whole"}, state, memory{"host"}, kind{"memory"}, access{"all"},
+      notification;
   std::int64_t at{0}, bytes{1 << 20}, address{-1}, amount{0}, within_ms{1000};
   std::vector<std::string> regions{"remote"};
   std::vector<RuleCopy> copies{RuleCopy{}};

@@ -22,6 +22,12 @@ std::vector<std::string> fault_class_names() {
   return out;
 }
 
+Codec<Direction> direction_codec() {
+  const Codec<std::string> word = one_of({"write", "read"});
+  return {word.words, word.schema, [word](const Node& node) { return *direction_from_name(word.read(node)); },
+          [](const Direction& direction) { return json(name(direction)); }};
+}
+
 Codec<FaultClass> fault_class_codec() {
   const Codec<std::string> word = one_of(fault_class_names());
   return {word.words, word.schema, [word](const Node& node) { return *fault_class_from_name(word.read(node)); },

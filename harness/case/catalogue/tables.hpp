@@ -3,6 +3,7 @@
 
 #include "case/catalogue/entries.hpp"
 #include "case/catalogue/fields.hpp"
+#include "case/direction.hpp"
 
 namespace kvcts::catalogue {
 
@@ -26,6 +27,7 @@ std::vector<std::string> outcome_names();
 std::vector<std::string> phase_names();
 std::vector<std::string> fault_class_names();
 Codec<FaultClass> fault_class_codec();
+Codec<Direction> direction_codec();
 Codec<Outcome> outcome_codec(std::vector<std::string> allowed);
 /// Phase name -> milliseconds.
 Codec<std::map<std::string, std::int64_t>> deadlines();

@@ -61,7 +61,7 @@ void print_case(const ResolvedCase& c) {
     return;
   }
   fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype,
-             c.connector.name, c.engine.name, c.op, c.seed, c.passes, c.passes == 1 ? "" : "es");
+             c.connector.name, c.engine.name, name(c.op), c.seed, c.passes, c.passes == 1 ? "" : "es");
   for (const Group& g : c.groups) {
     for (const auto& [side, cache] : {std::pair{"producer", &g.producer}, {"consumer", &g.consumer}}) {
       const auto& geometry = cache->ranks.front().geometry;

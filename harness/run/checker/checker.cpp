@@ -3,60 +3,70 @@
 #include <stdexcept>
 
 #include "diagnose/run.hpp"
+#include "process/request.hpp"
 #include "run/checker/open_case.hpp"
 
 namespace kvcts::checker {
 
 using nlohmann::json;
+using process::CheckerRequest;
 
 Checker::Checker() = default;
 Checker::~Checker() = default;
 
 json Checker::handle(const json& request, std::vector<int>& fds) {
   try {
-    const auto op = request.at("op").get<std::string>();
+    const auto op = process::request_in<CheckerRequest>(request);
+    if (!op) throw std::runtime_error(process::unknown_request<CheckerRequest>(request));
     json reply = json::object();
-    if (op == "hello") {
-      reply["ok"] = true;
-      return reply;
-    }
-    if (op == "script") {
-      // What the machine runs and the diagnosis sees has no title, no expected outcome and no facts.
-      const ResolvedCase resolved = case_from_json(request.at("case"));
-      reply = script::run_script(resolved.script, resolved.seed);
-      reply["ok"] = true;
-      return reply;
-    }
-    const auto key = request.at("key").get<std::uint64_t>();
-    if (op == "open") {
-      if (cases_.contains(key)) throw std::runtime_error("case key " + std::to_string(key) + " is already open");
-      auto opened = std::make_unique<OpenCase>(case_from_json(request.at("case")));
-      reply = opened->describe();
-      fds = opened->descriptors();
-      cases_.emplace(key, std::move(opened));
-    } else {
-      const auto found = cases_.find(key);
-      if (found == cases_.end()) throw std::runtime_error("no open case has key " + std::to_string(key));
-      if (op == "fill") {
-        reply = found->second->fill(request.value("pass", 0));
-      } else if (op == "compare") {
-        reply = found->second->compare(request);
-      } else if (op == "recheck") {
-        reply = found->second->recheck();
-      } else if (op == "look") {
-        reply = found->second->look(request.value("region", ""), request.value("offset", std::int64_t{0}),
-                                    request.value("bytes", std::int64_t{0}));
-      } else if (op == "close") {
-        cases_.erase(found);
-      } else {
-        throw std::runtime_error("expected open, fill, compare, recheck, look, close or script, found '" + op + "'");
+    switch (*op) {
+      case CheckerRequest::hello:
+        break;
+      case CheckerRequest::script: {
+        // What the machine runs and the diagnosis sees has no title, no expected outcome and no facts.
+        const ResolvedCase resolved = case_from_json(request.at("case"));
+        reply = script::run_script(resolved.script, resolved.seed);
+        break;
       }
+      case CheckerRequest::open: {
+        const auto key = request.at("key").get<std::uint64_t>();
+        if (cases_.contains(key)) throw std::runtime_error("case key " + std::to_string(key) + " is already open");
+        auto opened = std::make_unique<OpenCase>(case_from_json(request.at("case")));
+        reply = opened->describe();
+        fds = opened->descriptors();
+        cases_.emplace(key, std::move(opened));
+        break;
+      }
+      case CheckerRequest::fill:
+        reply = open_case(request).fill(request.value("pass", 0));
+        break;
+      case CheckerRequest::compare:
+        reply = open_case(request).compare(request);
+        break;
+      case CheckerRequest::recheck:
+        reply = open_case(request).recheck();
+        break;
+      case CheckerRequest::look:
+        reply = open_case(request).look(request.value("region", ""), request.value("offset", std::int64_t{0}),
+                                        request.value("bytes", std::int64_t{0}));
+        break;
+      case CheckerRequest::close:
+        open_case(request);
+        cases_.erase(request.at("key").get<std::uint64_t>());
+        break;
     }
     reply["ok"] = true;
     return reply;
   } catch (const std::exception& e) {
     return {{"error", {{"text", std::string("checker: ") + e.what()}}}};
   }
+}
+
+OpenCase& Checker::open_case(const json& request) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  const auto found = cases_.find(key);
+  if (found == cases_.end()) throw std::runtime_error("no open case has key " + std::to_string(key));
+  return *found->second;
 }
 
 }  // namespace kvcts::checker

@@ -21,6 +21,8 @@ class Checker {
   nlohmann::json handle(const nlohmann::json& request, std::vector<int>& fds);
 
  private:
+  /// Throws std::runtime_error where none has the request's key.
+  OpenCase& open_case(const nlohmann::json& request);
   std::map<std::uint64_t, std::unique_ptr<OpenCase>> cases_;
 };
 

@@ -9,6 +9,8 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
+using process::WorkerRequest;
 using Kind = Ended::Kind;
 
 namespace {
@@ -30,7 +32,7 @@ const char* call_words(std::string_view call) {
 }  // namespace
 
 Child& Lane::initiator(const ResolvedCase& c) const {
-  return c.op == "read" ? *workers_->children.back() : *workers_->children.front();
+  return c.op == Direction::read ? *workers_->children.back() : *workers_->children.front();
 }
 
 /// The memory files that a worker receives: its own side's, and what it needs to see the destination when completion
@@ -57,7 +59,7 @@ nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector
 }
 
 /// Sends the same request to every worker.
-Task<Ended> Lane::ask_all(Attempt& a, Phase phase, const char* op) {
+Task<Ended> Lane::ask_all(Attempt& a, Phase phase, WorkerRequest op) {
   std::vector<Request> requests;
   std::vector<json> replies;
   for (const auto& child : workers_->children) requests.push_back({child.get(), {{"op", op}, {"key", a.key}}, {}});
@@ -71,7 +73,7 @@ Task<Ended> Lane::register_case(Attempt& a) {
   std::vector<json> replies;
   const json view = worker_view(a.resolved);
   for (const auto& child : workers_->children) {
-    Request request{child.get(), {{"op", "prepare"}, {"key", a.key}, {"case", view}}, {}};
+    Request request{child.get(), {{"op", WorkerRequest::prepare}, {"key", a.key}, {"case", view}}, {}};
     request.body["files"] = files_for(a, *child, request.fds);
     if (is_program(a.resolved))
       request.body["ports"] = run_.ports.take(a.resolved.connector.options.value("ports", std::int64_t{0}));
@@ -85,7 +87,8 @@ Task<Ended> Lane::register_case(Attempt& a) {
     requests.clear();
     for (std::size_t i = 0; i < 2; ++i) {
       json peer = {{"role", i == 0 ? "consumer" : "producer"}, {"metadata", replies[1 - i].value("metadata", "")}};
-      requests.push_back({workers_->children[i].get(), {{"op", "connect"}, {"key", a.key}, {"peer", std::move(peer)}}, {}});
+      requests.push_back(
+          {workers_->children[i].get(), {{"op", WorkerRequest::connect}, {"key", a.key}, {"peer", std::move(peer)}}, {}});
     }
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
   }
@@ -97,7 +100,7 @@ Task<Ended> Lane::plan(Attempt& a) {
   enter(a, Phase::plan);
   std::vector<Request> requests;
   std::vector<json> replies;
-  requests.push_back({&initiator(a.resolved), {{"op", "plan"}, {"key", a.key}}, {}});
+  requests.push_back({&initiator(a.resolved), {{"op", WorkerRequest::plan}, {"key", a.key}}, {}});
   Ended ended = co_await ask_workers(a, Phase::plan, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
   a.planned = replies[0].value("bytes", std::int64_t{0});
@@ -110,7 +113,7 @@ Task<Ended> Lane::plan(Attempt& a) {
 /// Fills new content for another pass.
 Task<Ended> Lane::fill(Attempt& a) {
   enter(a, Phase::generate);
-  json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
+  json fill = {{"op", CheckerRequest::fill}, {"key", a.key}, {"pass", a.pass}};
   checker_.request(std::move(fill));
   json filled = co_await checker_reply(&a.resolved);
   Ended ended;
@@ -138,15 +141,15 @@ Task<Ended> Lane::transfer(Attempt& a) {
   enter(a, Phase::transfer);
   a.transferred = false;
   Ended ended;
-  if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, "upload");
+  if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, WorkerRequest::upload);
   if (ended.kind != Kind::completed) co_return ended;
   Child& first = initiator(c);
   std::vector<Request> requests;
   std::vector<json> replies;
-  requests.push_back({&first, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+  requests.push_back({&first, {{"op", WorkerRequest::transfer}, {"key", a.key}, {"pass", a.pass}}, {}});
   for (const auto& child : workers_->children)
     if (is_program(c) && child.get() != &first)
-      requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+      requests.push_back({child.get(), {{"op", WorkerRequest::transfer}, {"key", a.key}, {"pass", a.pass}}, {}});
   ended = co_await ask_workers(a, Phase::transfer, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
   a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
@@ -156,7 +159,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
   spend(a, Phase::transfer, total - completing);
   spend(a, Phase::complete, completing);
-  if (has_provider(c)) ended = co_await ask_all(a, Phase::complete, "download");
+  if (has_provider(c)) ended = co_await ask_all(a, Phase::complete, WorkerRequest::download);
   a.transferred = ended.kind == Kind::completed;
   co_return ended;
 }
@@ -166,7 +169,7 @@ Task<Ended> Lane::read_back(Attempt& a) {
   enter(a, Phase::read_back);
   std::vector<Request> requests;
   std::vector<json> replies;
-  requests.push_back({workers_->children.back().get(), {{"op", "read"}, {"key", a.key}, {"pass", a.pass}}, {}});
+  requests.push_back({workers_->children.back().get(), {{"op", WorkerRequest::read}, {"key", a.key}, {"pass", a.pass}}, {}});
   Ended ended = co_await ask_workers(a, Phase::read_back, requests, replies);
   if (ended.kind == Kind::completed) spend(a, Phase::read_back, now_ns() - a.since_ns);
   co_return ended;
@@ -221,7 +224,7 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   const bool posted_by_one = std::string_view(call) == "release";
   for (const auto& child : workers_->children)
     if (!posted_by_one || child.get() == &initiator(a.resolved))
-      requests.push_back({child.get(), {{"op", "end"}, {"key", a.key}, {"call", call}}, {}});
+      requests.push_back({child.get(), {{"op", WorkerRequest::end}, {"key", a.key}, {"call", call}}, {}});
   Ended ended = co_await ask_workers(a, Phase::complete, requests, replies);
   if (ended.kind != Kind::completed) ended.call = call_words(call);
   std::int64_t peak = 0;
@@ -234,7 +237,7 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
 /// Did the memory change since the last look? Keeps the first change and its call.
 Task<void> Lane::look(Attempt& a, const char* call) {
   if (a.compared.is_null() || !a.ending.is_null()) co_return;
-  json request = {{"op", "recheck"}, {"key", a.key}};
+  json request = {{"op", CheckerRequest::recheck}, {"key", a.key}};
   checker_.request(std::move(request));
   json rechecked = co_await checker_reply(&a.resolved);
   if (!rechecked.value("changed", false)) co_return;
@@ -246,7 +249,7 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
   enter(a, Phase::compare);
   json events = a.events;
   if (json event = event_of(ended); !event.is_null()) events.push_back(std::move(event));
-  json request = {{"op", "compare"},
+  json request = {{"op", CheckerRequest::compare},
                   {"key", a.key},
                   {"pass", std::min(a.pass, std::max(1, a.resolved.passes) - 1)},
                   {"events", std::move(events)},

@@ -7,6 +7,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
 
 void CheckerLink::need() {
   if (child_ && !child_->ended()) return;
@@ -76,7 +77,7 @@ bool CheckerLink::stands_still(std::int64_t& since) const {
 }
 
 Task<void> CheckerLink::drain(std::uint64_t key) {
-  json close = {{"op", "close"}, {"key", key}};
+  json close = {{"op", CheckerRequest::close}, {"key", key}};
   child_->request(std::move(close));
   const std::int64_t deadline = now_ns() + run_.options.checker_deadline_ms * ns_per_ms;
   while (child_ && !child_->ended() && now_ns() < deadline) {

@@ -20,6 +20,7 @@ using process::Channel;
 using process::FrameError;
 using process::FrameFault;
 using process::UniqueFd;
+using process::WardenRequest;
 
 void Tail::append(const char* data, std::size_t bytes) {
   text_.append(data, bytes);
@@ -164,7 +165,7 @@ void Child::drain() {
   }
 }
 
-void Child::kill() { link_.send({{"op", "kill"}, {"id", id_}}); }
+void Child::kill() { link_.send({{"op", WardenRequest::kill}, {"id", id_}}); }
 
 void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");

@@ -13,6 +13,7 @@
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "process/procfs.hpp"
+#include "process/request.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "process/status_view.hpp"
 #include "process/warden.hpp"

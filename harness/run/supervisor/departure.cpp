@@ -7,6 +7,8 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
+using process::WorkerRequest;
 using Kind = Ended::Kind;
 
 namespace {
@@ -71,7 +73,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     co_await part_from_workers(a);
     if (a.opened) {
       if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result, a.ending_call);
-      json close = {{"op", "close"}, {"key", a.key}};
+      json close = {{"op", CheckerRequest::close}, {"key", a.key}};
       checker_.request(std::move(close));
       co_await checker_reply(nullptr);
     }
@@ -102,7 +104,7 @@ Task<void> Lane::part_from_workers(Attempt& a) {
       std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& child) { return child->ended(); });
   std::vector<EvidenceFile> evidence = a.result.evidence_files;
   const char* call = gone ? between_cases : in_close;
-  ended = co_await ask_all(a, Phase::complete, "close");
+  ended = co_await ask_all(a, Phase::complete, WorkerRequest::close);
   if (a.opened) co_await look(a, call);
   if (ended.kind == Kind::completed && workers_) {
     call = in_exit;
@@ -125,7 +127,7 @@ Task<void> Lane::part_from_workers(Attempt& a) {
 /// Sends bye, and waits until all have exited with status 0.
 Task<Ended> Lane::await_exits(Attempt& a) {
   for (const auto& child : workers_->children)
-    if (!child->ended()) child->request({{"op", "bye"}});
+    if (!child->ended()) child->request({{"op", WorkerRequest::bye}});
   const std::int64_t sent = now_ns();
   const std::int64_t deadline = sent + limit_ms(a.resolved, Phase::complete) * ns_per_ms;
   for (const auto& child : workers_->children)

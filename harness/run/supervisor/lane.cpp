@@ -7,6 +7,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
 using Kind = Ended::Kind;
 
 Lane::Lane(Run& run, int number)
@@ -195,8 +196,8 @@ Task<Ended> Lane::open_case(Attempt& a) {
   co_await choose_workers(a.resolved);
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
-  json open = {{"op", "open"}, {"key", a.key}, {"case", std::move(a.written.document)}};
-  json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
+  json open = {{"op", CheckerRequest::open}, {"key", a.key}, {"case", std::move(a.written.document)}};
+  json fill = {{"op", CheckerRequest::fill}, {"key", a.key}, {"pass", 0}};
   checker_.request(std::move(open));
   checker_.request(std::move(fill));
   Ended ended = co_await set_up_workers(a);
@@ -255,7 +256,11 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
   decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
   if (run_.options.look && a.opened) {
     const Look& look = *run_.options.look;
-    json request = {{"op", "look"}, {"key", a.key}, {"region", look.region}, {"offset", look.offset}, {"bytes", look.bytes}};
+    json request = {{"op", CheckerRequest::look},
+                    {"key", a.key},
+                    {"region", look.region},
+                    {"offset", look.offset},
+                    {"bytes", look.bytes}};
     checker_.request(std::move(request));
     add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
   }
@@ -276,7 +281,7 @@ Task<void> Lane::hand_over(Attempt& a, Kind ended) {
       for (const auto& child : workers_->children) add_output(a, *child);
     watch(a, ended);
   } else {
-    json close = {{"op", "close"}, {"key", a.key}};
+    json close = {{"op", CheckerRequest::close}, {"key", a.key}};
     checker_.request(std::move(close));
     co_await checker_reply(nullptr);
     run_.emit(a.job, std::move(a.result));

@@ -129,7 +129,7 @@ class Lane {
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
   Task<void> look_for_strays(Attempt& a);
   std::vector<std::string> strays(std::int64_t last_pid) const;
-  Task<Ended> ask_all(Attempt& a, Phase phase, const char* op);
+  Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
   Task<Ended> finish(Attempt& a);
   Task<Ended> end_call(Attempt& a, const char* call);
   Task<void> look(Attempt& a, const char* call);

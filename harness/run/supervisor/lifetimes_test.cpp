@@ -40,7 +40,7 @@ void expect_all(const std::vector<Row>& rows) {
         json options = row.options;
         options["bytes"] = std::to_string(of.size());  // separate workers, because it is their last case
         cases.push_back(small_case(row.id + "/" + op + "/" + std::to_string(processes), "fixture", processes, options));
-        cases.back().op = op;
+        cases.back().op = direction_from_name(op).value();
         of.push_back(&row);
       }
   for (int i = 0; i < 4; ++i) cases.push_back(small_case("good" + std::to_string(i)));
@@ -91,7 +91,7 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
         for (int i = 0; i < times; ++i) {
           cases.push_back(small_case(std::string(us) + "/" + op + "/" + std::to_string(processes) + "/" + std::to_string(i),
                                      "fixture", processes, {{"fault", "early"}, {"delay_us", us}}));
-          cases.back().op = op;
+          cases.back().op = direction_from_name(op).value();
         }
   const Outcomes outcomes = run(cases, lifetime_options());
   ASSERT_EQ(outcomes.results.size(), cases.size());
@@ -119,7 +119,7 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
 TEST(Lifetimes, BytesThatChangeAWhileLater) {
   const auto late = [](const std::string& us, int processes, const std::string& op) {
     ResolvedCase c = small_case("late-" + us + "-" + op, "fixture", processes, {{"fault", "late_write"}, {"delay_us", us}});
-    c.op = op;
+    c.op = direction_from_name(op).value();
     return c;
   };
   const Outcomes few = run({late("400000", 2, "read"), late("900000", 1, "write")}, lifetime_options());

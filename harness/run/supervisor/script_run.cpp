@@ -7,6 +7,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
 
 namespace {
 
@@ -30,7 +31,7 @@ std::string events_text(const json& events) {
 Task<void> Lane::run_script(Attempt& a) {
   checker_.need();
   enter(a, Phase::compare);
-  json request = {{"op", "script"}, {"case", std::move(a.written.document)}};
+  json request = {{"op", CheckerRequest::script}, {"case", std::move(a.written.document)}};
   checker_.request(std::move(request));
   const json reply = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;

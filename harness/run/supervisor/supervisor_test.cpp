@@ -76,7 +76,7 @@ TEST(Supervisor, TwoProcessesAndBothDirections) {
   for (const std::string op : {"write", "read"}) {
     cases.push_back(small_case("shm/" + op, "shm", 2));
     cases.push_back(small_case("memcpy/" + op));
-    cases[cases.size() - 1].op = cases[cases.size() - 2].op = op;
+    cases[cases.size() - 1].op = cases[cases.size() - 2].op = direction_from_name(op).value();
   }
   const Outcomes outcomes = run(cases, quick());
   for (const CaseResult& result : outcomes.results)

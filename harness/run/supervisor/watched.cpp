@@ -7,6 +7,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::CheckerRequest;
 
 namespace {
 constexpr int losses_allowed = 10;
@@ -63,7 +64,8 @@ std::int64_t watch_ms(const ResolvedCase& c, const Options& options) {
 bool Lane::watched_longer(const Attempt& a) {
   const ResolvedCase& c = a.resolved;
   if (c.settle_ms == 0) return false;
-  const bool first = run_.watched_ways.insert((is_program(c) ? c.connector.name : c.engine.name) + " " + c.op).second;
+  const bool first =
+      run_.watched_ways.insert((is_program(c) ? c.connector.name : c.engine.name) + " " + std::string(name(c.op))).second;
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char letter : a.result.id) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
   return first || hash % run_.options.watch_every == 0;
@@ -83,8 +85,8 @@ Task<void> Lane::settle(bool all, std::uint64_t only) {
     }
     for (const std::uint64_t key : keys) {
       if (!watched_.at(key).open) continue;
-      json recheck = {{"op", "recheck"}, {"key", key}};
-      json close = {{"op", "close"}, {"key", key}};
+      json recheck = {{"op", CheckerRequest::recheck}, {"key", key}};
+      json close = {{"op", CheckerRequest::close}, {"key", key}};
       checker_.request(std::move(recheck));
       checker_.request(std::move(close));
     }

@@ -8,6 +8,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
+using process::WorkerRequest;
 using Kind = Ended::Kind;
 
 namespace {
@@ -119,7 +120,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       spec.status_page = true;
       spec.max_frame_bytes = worker_frame_limit;
       workers_->children.push_back(std::make_unique<Child>(run_.loop, link(), wake_, spec));
-      json hello = {{"op", "hello"}, {"role", role}, {"name", spec.name}};
+      json hello = {{"op", WorkerRequest::hello}, {"role", role}, {"name", spec.name}};
       if (is_program(a.resolved))
         hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
       else
@@ -167,7 +168,7 @@ void Lane::name_workers(Attempt& a) const {
 Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
   replies.clear();
   const std::int64_t sent = now_ns();
-  const bool hello = requests[0].body["op"] == "hello";
+  const bool hello = process::request_in<WorkerRequest>(requests[0].body) == WorkerRequest::hello;
   std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
   if (hello && is_program(a.resolved))  // a program with many imports gets its time
     if (const auto start = a.resolved.connector.options.find("start_ms");
@@ -195,7 +196,7 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
     if (!is_program(a.resolved) || said[reply.child].value("ok", false)) continue;
     for (Child* other : awaited) {
       if (due[other] != 1 || said.contains(other)) continue;
-      other->request({{"op", "cancel"}});
+      other->request({{"op", WorkerRequest::cancel}});
       ++due[other];
     }
   }

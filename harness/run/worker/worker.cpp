@@ -24,6 +24,7 @@ namespace kvcts::worker {
 using nlohmann::json;
 using process::now_ns;
 using process::UniqueFd;
+using process::WorkerRequest;
 
 namespace {
 
@@ -122,7 +123,7 @@ struct Worker::Hosted {
   std::vector<transport::RequestId> requests;  ///< of the side that posts; kept until released
   bool failed{false};                          ///< the last transfer did: then engine errors about its remains do not count
   bool finished{false};
-  Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
+  Side initiator() const { return view.op == Direction::read ? Side::consumer : Side::producer; }
 };
 
 Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted)
@@ -159,10 +160,13 @@ bool Worker::progress() {
 
 json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
   std::string op = "?";
+  std::optional<WorkerRequest> asked;
   json reply;
   try {
     op = request.at("op").get<std::string>();
-    reply = dispatch(op, request, fds);
+    asked = process::request_in<WorkerRequest>(request);
+    if (!asked) throw Misuse(process::unknown_request<WorkerRequest>(request));
+    reply = dispatch(*asked, request, fds);
     reply["ok"] = true;
   } catch (const Misuse& error) {
     reply = {{"error", {{"text", op + ": " + error.what()}}}};
@@ -175,7 +179,8 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
   } catch (const transport::TransportError& error) {
     const std::string at = "engine: " + std::string(transport::name(error.code()));
     // An engine that cannot even open reports what this machine lacks: a library, a known version, a device.
-    if (error.code() == transport::Code::absent || (op == "hello" && error.code() == transport::Code::not_supported))
+    if (error.code() == transport::Code::absent ||
+        (asked == WorkerRequest::hello && error.code() == transport::Code::not_supported))
       reply = {{"skipped", {{"text", error.what()}}}};
     else if (error.code() == transport::Code::contract)
       reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};
@@ -193,28 +198,41 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     reply = {{"raised", {{"type", "unknown"}, {"text", "something that is no std::exception"}, {"at", op}}}};
   }
   // The actual phase: a request can cover several.
-  if (!reply.contains("ok") && page_ != nullptr && (op == "transfer"))
+  if (!reply.contains("ok") && page_ != nullptr && asked == WorkerRequest::transfer)
     reply["phase"] = name(static_cast<Phase>(page_->phase.load()));
   return reply;
 }
 
-json Worker::dispatch(const std::string& op, const json& request, std::vector<UniqueFd>& fds) {
-  if (op == "hello") return hello(request);
-  if (op == "prepare") return prepare(request, fds);
-  if (op == "connect") return connect(request);
-  if (op == "upload") return upload(request);
-  if (op == "download") return download(request);
-  if (op == "plan") return plan(request);
-  if (op == "transfer") return transfer(request);
-  if (op == "read") return read(request);
-  if (op == "end") return end(request);
-  if (op == "close") return close();
-  if (op == "cancel") return json::object();  // its arrival has already ended the wait
-  if (op == "forget") {
-    for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
-    return json::object();
+json Worker::dispatch(WorkerRequest asked, const json& request, std::vector<UniqueFd>& fds) {
+  switch (asked) {
+    case WorkerRequest::hello:
+      return hello(request);
+    case WorkerRequest::prepare:
+      return prepare(request, fds);
+    case WorkerRequest::connect:
+      return connect(request);
+    case WorkerRequest::upload:
+      return upload(request);
+    case WorkerRequest::download:
+      return download(request);
+    case WorkerRequest::plan:
+      return plan(request);
+    case WorkerRequest::transfer:
+      return transfer(request);
+    case WorkerRequest::read:
+      return read(request);
+    case WorkerRequest::end:
+      return end(request);
+    case WorkerRequest::close:
+      return close();
+    case WorkerRequest::forget:
+      for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
+      break;
+    case WorkerRequest::cancel:  // its arrival has already ended the wait
+    case WorkerRequest::bye:     // worker_main.cpp exits
+      break;
   }
-  throw Misuse("expected hello, prepare, connect, upload, download, plan, transfer, read, end, cancel, forget or close");
+  return json::object();
 }
 
 transport::OpenOptions open_options(const json& engine) {

@@ -16,6 +16,7 @@
 #include "engines/transport/session.hpp"
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
+#include "process/request.hpp"
 #include "process/status.hpp"
 
 namespace kvcts::worker {
@@ -50,7 +51,7 @@ class Worker {
   struct Hosted;
   struct Agent;
 
-  nlohmann::json dispatch(const std::string& op, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  nlohmann::json dispatch(process::WorkerRequest asked, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
   nlohmann::json hello(const nlohmann::json& request);
   nlohmann::json prepare(const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
   nlohmann::json connect(const nlohmann::json& request);

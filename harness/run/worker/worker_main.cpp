@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     for (;;) {
       process::Message message = next_request(channel, worker);
       const auto sequence = message.body.value("seq", std::uint64_t{0});
-      const bool bye = message.body.value("op", "") == "bye";
+      const bool bye = process::request_in<process::WorkerRequest>(message.body) == process::WorkerRequest::bye;
       if (bye) break;
       nlohmann::json reply = worker.handle(message.body, std::move(message.fds));
       reply["seq"] = sequence;

@@ -112,6 +112,10 @@ RuleCopy limited(RuleCopy copy, const transport::Claims& claims) {
   return copy;
 }
 
+transport::Op op_of(Direction direction) {
+  return direction == Direction::read ? transport::Op::read : transport::Op::write;
+}
+
 }  // namespace
 
 std::vector<transport::Descriptor> Actor::descriptors(const RuleStep& step, const Peer& peer) {
@@ -136,8 +140,7 @@ void Actor::prepare(const RuleStep& step) {
   auto list = descriptors(step, peer);
   Asked& asked = requests_[step.request] = {0, step.op, {}};
   for (const RuleCopy& copy : step.copies) asked.copies.push_back(limited(copy, session_.claims()));
-  asked.id = session_.prepare(peer.id, step.op == "read" ? transport::Op::read : transport::Op::write, std::move(list),
-                              step.notification);
+  asked.id = session_.prepare(peer.id, op_of(step.op), std::move(list), step.notification);
 }
 
 bool Actor::start(transport::RequestId request) {
@@ -199,7 +202,7 @@ std::string Actor::threads(const RuleStep& step) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(step.within_ms);
     try {
       for (std::size_t i = which; i < list.size(); i += crowd) {
-        const auto id = session_.prepare(peer.id, step.op == "read" ? transport::Op::read : transport::Op::write, {list[i]});
+        const auto id = session_.prepare(peer.id, op_of(step.op), {list[i]});
         transport::Patience patience;
         bool done = session_.start(id);
         for (; !done && std::chrono::steady_clock::now() < end; done = session_.poll(id).done) patience.pause();
@@ -289,7 +292,7 @@ std::string Actor::check(const std::string& request, const Memory& there,
                          const std::map<std::string, std::size_t>& places) const {
   const auto asked = requests_.find(request);
   if (asked == requests_.end()) throw std::logic_error("the rule has no request '" + request + "'");
-  const bool reads = asked->second.op == "read";
+  const bool reads = asked->second.op == Direction::read;
   std::size_t total = 0, right = 0, changed = 0;
   for (const RuleCopy& copy : asked->second.copies) {
     const auto place = regions_.find(copy.local);
@@ -311,7 +314,7 @@ std::string Actor::check(const std::string& request, const Memory& there,
 std::string Actor::others(const Memory& there, const std::map<std::string, std::size_t>& places) const {
   std::vector<bool> ours(memory_bytes), theirs(memory_bytes);  // to be written
   for (const auto& [name, asked] : requests_) {
-    const bool reads = asked.op == "read";
+    const bool reads = asked.op == Direction::read;
     for (const RuleCopy& copy : asked.copies) {
       const auto& all = reads ? regions_ : std::map<std::string, Place>{};
       const auto own = all.find(copy.local);

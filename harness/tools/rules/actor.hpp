@@ -66,7 +66,7 @@ class Actor {
   };
   struct Asked {
     transport::RequestId id{0};
-    std::string op;
+    Direction op{};
     std::vector<catalogue::RuleCopy> copies;
   };
   template <class Call>
