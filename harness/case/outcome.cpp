@@ -1,6 +1,5 @@
 #include "case/outcome.hpp"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -9,57 +8,95 @@
 namespace kvcts {
 namespace {
 
-template <typename Enum, std::size_t N>
-std::optional<Enum> by_name(const std::array<std::string_view, N>& names, std::string_view wanted) {
-  const auto found = std::find(names.begin(), names.end(), wanted);
-  if (found == names.end()) return std::nullopt;
-  return static_cast<Enum>(found - names.begin());
-}
-
-template <typename Enum, std::size_t N>
-std::string_view at(const std::array<std::string_view, N>& names, Enum value) {
-  const auto index = static_cast<std::size_t>(value);
-  return index < N ? names[index] : std::string_view{"?"};
-}
-
-constexpr std::array<std::string_view, outcome_count> outcome_names{
-    "PASS", "FAIL", "REFUSED", "HANG", "CRASH", "FLAKY", "UNSUPPORTED", "SKIPPED", "NOT_RUN", "ERROR",
+/// A word of a vocabulary, in the order of its enum.
+template <class Enum>
+struct Row {
+  Enum value;
+  std::string_view name, meaning, advice;
 };
-constexpr std::array<std::string_view, phase_count> phase_names{
-    "resolve", "allocate", "generate", "register", "plan", "transfer", "complete", "read back", "compare", "diagnose",
-};
-constexpr std::array<std::string_view, evidence_count> evidence_names{"modelled", "compiled", "executed"};
-constexpr std::array<std::string_view, 2> hang_names{"stalled", "runaway"};
-constexpr std::array<std::string_view, verdict_count> verdict_names{
-    "as expected", "unexpected", "XFAIL", "XPASS", "expired waiver", "skipped", "not run", "error",
-};
+template <class Enum>
+constexpr std::array<Row<Enum>, 0> rows{};
 
-}  // namespace
+template <>
+constexpr std::array<Row<Outcome>, outcome_count> rows<Outcome>{{
+    {Outcome::pass, "PASS", "Every byte of every region on both sides is right, including guards, padding and free blocks.",
+     ""},
+    {Outcome::fail, "FAIL",
+     "Bytes are wrong, counts disagree, or the code under test raised an undeclared exception. A fault class names the "
+     "cause.",
+     "Read the diagnosis; `kvcts repro ID` shows the copies and the first wrong bytes as coordinates."},
+    {Outcome::refused, "REFUSED", "The code under test declined cleanly, before any byte moved.",
+     "Right where the pair cannot be moved correctly; a finding where it can."},
+    {Outcome::hang, "HANG",
+     "A phase passed its deadline. Stalled: no progress. Runaway: progress, but too slow to end in time.",
+     "The result has the stacks and what the memory looked like; `kvcts repro ID --hold` keeps it alive for a debugger."},
+    {Outcome::crash, "CRASH", "The process under test died or broke the protocol; the signal or exit status is given.",
+     "The result has the phase, the last output and the bytes written until then."},
+    {Outcome::flaky, "FLAKY",
+     "Some tries of one case failed and some did not (`kvcts run --repeat`, `--retry-failures`). Never a pass.",
+     "The result shown is that of the first failing try; its repro line repeats until the failure comes back."},
+    {Outcome::unsupported, "UNSUPPORTED",
+     "Backend, architecture, engine or connector declare that they cannot do this; the constraint has the reason.",
+     "Nothing was run. `kvcts list --reasons` shows the reasons."},
+    {Outcome::skipped, "SKIPPED", "This machine lacks something that the case needs; the result names it.",
+     "`kvcts doctor` shows what is missing. The run is incomplete unless the suite lists it as optional; `kvcts run "
+     "--require NAME` makes it a failure."},
+    {Outcome::not_run, "NOT_RUN", "Time ran out, or the run was interrupted, before this case.",
+     "The run is incomplete; `kvcts run --resume DIR` continues it."},
+    {Outcome::error, "ERROR", "The suite itself failed. This says nothing about the code under test.",
+     "Please report it with the output of `kvcts repro ID`."},
+}};
 
-std::string_view name(Outcome outcome) { return at(outcome_names, outcome); }
-std::optional<Outcome> outcome_from_name(std::string_view wanted) { return by_name<Outcome>(outcome_names, wanted); }
+template <>
+constexpr std::array<Row<Phase>, phase_count> rows<Phase>{{
+    {Phase::resolve, "resolve", "Names of the catalogue become numbers: layouts, block ids, expected outcome.", ""},
+    {Phase::allocate, "allocate", "The checker makes fresh memory files for every region of both sides.", ""},
+    {Phase::generate, "generate", "The checker poisons all memory and writes the producer's tags.", ""},
+    {Phase::registration, "register",
+     "The connector inspects its tensors; the engine registers the regions and meets its peer.", ""},
+    {Phase::plan, "plan", "The connector turns two caches and two block tables into copies.", ""},
+    {Phase::transfer, "transfer", "The engine receives the copies and moves the bytes.", ""},
+    {Phase::complete, "complete", "The suite polls the engine until it reports completion.", ""},
+    {Phase::read_back, "read back", "A reader gathers keys and values as an attention kernel would.", ""},
+    {Phase::compare, "compare", "The checker compares every byte of every region with the oracle.", ""},
+    {Phase::diagnose, "diagnose", "The checker searches for the simplest fault that explains all observed bytes.", ""},
+}};
 
-std::string_view name(Phase phase) { return at(phase_names, phase); }
-std::optional<Phase> phase_from_name(std::string_view wanted) { return by_name<Phase>(phase_names, wanted); }
+template <>
+constexpr std::array<Row<Evidence>, evidence_count> rows<Evidence>{{
+    {Evidence::modelled, "modelled",
+     "The case ran on this CPU with the facts of that architecture. No code of the architecture was executed.", ""},
+    {Evidence::compiled, "compiled", "Code for the architecture was compiled, not executed.", ""},
+    {Evidence::executed, "executed",
+     "Code ran on a device of exactly that architecture, which the suite itself found on this machine.", ""},
+}};
 
-std::string_view name(Evidence evidence) { return at(evidence_names, evidence); }
-std::optional<Evidence> evidence_from_name(std::string_view wanted) { return by_name<Evidence>(evidence_names, wanted); }
+template <>
+constexpr std::array<Row<Verdict>, verdict_count> rows<Verdict>{{
+    {Verdict::as_expected, "as expected", "The outcome is one that the case declares.", ""},
+    {Verdict::unexpected, "unexpected", "The outcome is not one that the case declares.",
+     "`kvcts repro ID` runs the case alone."},
+    {Verdict::xfail, "XFAIL", "The case failed as a waiver in cases/waivers predicts, with reason, owner and last day.", ""},
+    {Verdict::xpass, "XPASS", "The case ended as declared, although a waiver predicts a failure.",
+     "The defect may be fixed: remove the waiver."},
+    {Verdict::expired_waiver, "expired waiver",
+     "A waiver covers the failure, but its last day has passed. Counts as a failure.",
+     "Fix the defect or renew the waiver."},
+    {Verdict::skipped, "skipped", "Not judged: the machine lacks something.", ""},
+    {Verdict::not_run, "not run", "Not judged: the case was not reached.", ""},
+    {Verdict::error, "error", "Not judged: the suite itself failed.", ""},
+}};
 
-std::string_view name(HangKind kind) { return at(hang_names, kind); }
-std::optional<HangKind> hang_from_name(std::string_view wanted) { return by_name<HangKind>(hang_names, wanted); }
-
-std::string_view name(Verdict verdict) { return at(verdict_names, verdict); }
-std::optional<Verdict> verdict_from_name(std::string_view wanted) { return by_name<Verdict>(verdict_names, wanted); }
-
-namespace {
+template <>
+constexpr std::array<Row<HangKind>, 2> rows<HangKind>{{
+    {HangKind::stalled, "stalled", "", ""},
+    {HangKind::runaway, "runaway", "", ""},
+}};
 
 // The classes partition published reports of KV-cache faults, in the order of the collection they come from, so that lists
 // in reports keep one order.
-struct FaultClassRow {
-  FaultClass fault;
-  std::string_view name, meaning, advice;
-};
-constexpr std::array<FaultClassRow, fault_class_count> fault_class_rows{{
+template <>
+constexpr std::array<Row<FaultClass>, fault_class_count> rows<FaultClass>{{
     {FaultClass::none, "", "", ""},
     {FaultClass::axis_permuted, "axis-permuted",
      "The right bytes are read with two named axes exchanged, such as tokens and heads.",
@@ -134,27 +171,58 @@ constexpr std::array<FaultClassRow, fault_class_count> fault_class_rows{{
      "The architecture, kernel or engine does not support this dtype, layout or size.",
      "Refuse the combination cleanly at start; see the constraint in the catalogue."},
 }};
-static_assert(
-    [] {
-      for (std::size_t i = 0; i < fault_class_rows.size(); ++i)
-        if (static_cast<std::size_t>(fault_class_rows[i].fault) != i) return false;
-      return true;
-    }(),
-    "the rows are in the order of the enum, and none is missing");
 
-const FaultClassRow& row_of(FaultClass fault) { return fault_class_rows[static_cast<std::size_t>(fault)]; }
+/// False: a row is missing or at another place.
+template <class Enum>
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < rows<Enum>.size(); ++i)
+    if (static_cast<std::size_t>(rows<Enum>[i].value) != i || (i > 0 && rows<Enum>[i].name.empty())) return false;
+  return !rows<Enum>.empty();
+}
+static_assert(in_order<Outcome>());
+static_assert(in_order<Phase>());
+static_assert(in_order<Evidence>());
+static_assert(in_order<Verdict>());
+static_assert(in_order<HangKind>());
+static_assert(in_order<FaultClass>());
+
+template <class Enum>
+const Row<Enum>& row_of(Enum value) {
+  return rows<Enum>.at(static_cast<std::size_t>(value));
+}
+
+template <class Enum>
+std::optional<Enum> by_name(std::string_view wanted) {
+  for (const Row<Enum>& row : rows<Enum>)
+    if (row.name == wanted) return row.value;
+  return std::nullopt;
+}
 
 }  // namespace
 
-std::string_view name(FaultClass fault) { return row_of(fault).name; }
-std::string_view meaning(FaultClass fault) { return row_of(fault).meaning; }
-std::string_view advice(FaultClass fault) { return row_of(fault).advice; }
+std::string_view name(Outcome value) { return row_of(value).name; }
+std::string_view meaning(Outcome value) { return row_of(value).meaning; }
+std::string_view advice(Outcome value) { return row_of(value).advice; }
+std::string_view name(Phase value) { return row_of(value).name; }
+std::string_view meaning(Phase value) { return row_of(value).meaning; }
+std::string_view advice(Phase value) { return row_of(value).advice; }
+std::string_view name(Evidence value) { return row_of(value).name; }
+std::string_view meaning(Evidence value) { return row_of(value).meaning; }
+std::string_view advice(Evidence value) { return row_of(value).advice; }
+std::string_view name(Verdict value) { return row_of(value).name; }
+std::string_view meaning(Verdict value) { return row_of(value).meaning; }
+std::string_view advice(Verdict value) { return row_of(value).advice; }
+std::string_view name(FaultClass value) { return row_of(value).name; }
+std::string_view meaning(FaultClass value) { return row_of(value).meaning; }
+std::string_view advice(FaultClass value) { return row_of(value).advice; }
+std::string_view name(HangKind value) { return row_of(value).name; }
 
-std::optional<FaultClass> fault_class_from_name(std::string_view wanted) {
-  for (const FaultClassRow& row : fault_class_rows)
-    if (row.name == wanted) return row.fault;
-  return std::nullopt;
-}
+std::optional<Outcome> outcome_from_name(std::string_view wanted) { return by_name<Outcome>(wanted); }
+std::optional<Phase> phase_from_name(std::string_view wanted) { return by_name<Phase>(wanted); }
+std::optional<Evidence> evidence_from_name(std::string_view wanted) { return by_name<Evidence>(wanted); }
+std::optional<Verdict> verdict_from_name(std::string_view wanted) { return by_name<Verdict>(wanted); }
+std::optional<HangKind> hang_from_name(std::string_view wanted) { return by_name<HangKind>(wanted); }
+std::optional<FaultClass> fault_class_from_name(std::string_view wanted) { return by_name<FaultClass>(wanted); }
 
 std::ostream& operator<<(std::ostream& out, FaultClass fault) { return out << name(fault); }
 void to_json(nlohmann::json& out, FaultClass fault) { out = name(fault); }
@@ -167,8 +235,8 @@ void from_json(const nlohmann::json& in, FaultClass& fault) {
 const std::vector<FaultClass>& fault_classes() {
   static const std::vector<FaultClass> all = [] {
     std::vector<FaultClass> out;
-    for (const FaultClassRow& row : fault_class_rows)
-      if (row.fault != FaultClass::none) out.push_back(row.fault);
+    for (const auto& row : rows<FaultClass>)
+      if (row.value != FaultClass::none) out.push_back(row.value);
     return out;
   }();
   return all;

@@ -1,4 +1,5 @@
-// How a case can end, in one place: outcomes, phases, evidence, verdicts. Reports use these words.
+// How a case can end, in one place: outcomes, phases, evidence, verdicts, fault classes. Reports use these words. A new one:
+// an enumerator, its count, and a row of outcome.cpp, without which it does not compile.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,21 @@ enum class Outcome : std::uint8_t {
   error,        ///< the suite's own fault; never confused with the others
 };
 inline constexpr int outcome_count = 10;
-std::string_view name(Outcome outcome);  ///< "PASS", "FAIL", "REFUSED", ...
+std::string_view name(Outcome outcome);     ///< "PASS", "FAIL", "REFUSED", ...
+std::string_view meaning(Outcome outcome);  ///< a sentence, as `kvcts explain` prints it; of the other vocabularies, too
+std::string_view advice(Outcome outcome);   ///< what to do; may be empty
 std::optional<Outcome> outcome_from_name(std::string_view name);
 
 std::string_view name(Phase phase);  ///< "resolve", ..., "register", ..., "read back", ...
+std::string_view meaning(Phase phase);
+std::string_view advice(Phase phase);
 std::optional<Phase> phase_from_name(std::string_view name);
 
 enum class Evidence : std::uint8_t { modelled, compiled, executed };
 inline constexpr int evidence_count = 3;
 std::string_view name(Evidence evidence);
+std::string_view meaning(Evidence evidence);
+std::string_view advice(Evidence evidence);
 std::optional<Evidence> evidence_from_name(std::string_view name);
 
 enum class HangKind : std::uint8_t { stalled, runaway };
@@ -109,6 +116,8 @@ enum class Verdict : std::uint8_t {
 };
 inline constexpr int verdict_count = 8;
 std::string_view name(Verdict verdict);  ///< "as expected", "XFAIL", ...
+std::string_view meaning(Verdict verdict);
+std::string_view advice(Verdict verdict);
 std::optional<Verdict> verdict_from_name(std::string_view name);
 
 }  // namespace kvcts
