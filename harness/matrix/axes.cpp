@@ -31,7 +31,7 @@ Texts sides(const Catalogue& catalogue) {
 
 // One screen: every axis, its default, what it means, what it sets.
 constexpr std::int64_t block_limit = 1 << 20;
-const std::array<Axis, axis_count> table{{
+constexpr std::array<Axis, axis_count> table{{
     {AxisId::producer, "producer", "", "layout or backend of the side whose cache is filled", false, 0, 0, sides,
      [](CaseSpec& c, const std::string& v, const Catalogue& k) { set_side(c.producer, v, k); },
      [](const CaseSpec& c) { return side_name(c.producer); }},
@@ -92,6 +92,8 @@ const std::array<Axis, axis_count> table{{
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.seed = std::stoull(v); },
      [](const CaseSpec& c) { return std::to_string(c.seed); }},
 }};
+static_assert(std::ranges::all_of(table, [](const Axis& a) { return &a == &table[static_cast<std::size_t>(a.id)] && a.of; }),
+              "an axis has no row, or one at another place");
 
 }  // namespace
 
