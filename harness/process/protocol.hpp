@@ -9,7 +9,7 @@
 //
 // Channels are SOCK_STREAM socketpairs. Frame = u32 length (little endian) + JSON text (at most 64 MiB). File
 // descriptors travel as SCM_RIGHTS with the frame's first byte (at most 253 per frame; more follow in frames
-// {"op":"more-fds"}). Every request has an "op" and gets exactly one reply:
+// {"op":"more-fds"}). Every request has an "op" (request.hpp) and gets exactly one reply:
 //   {"ok":true, ...}                                       done
 //   {"refused":{"text":..., "at":...}}                     a typed refusal (connector or engine error code) -> REFUSED
 //   {"raised":{"type":"ValueError","text":...,"at":...}}   an untyped exception of code under test -> FAIL
@@ -47,7 +47,8 @@
 //            a whole scripted case: no worker takes part and nothing stays open
 //
 // Worker (role: "producer" | "consumer" | "both")
-//   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...}}, load_ns}
+//   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...},
+//            device_facts:{device, arch, device_evidence}}, load_ns}; device_facts only where the engine tells them
 //            loads the plug-in; or {role, name, connector:{name, options}}: starts a connector program (connector/program/)
 //            instead of an engine. Then there is no plan, transfer goes to both workers, and prepare has ports
 //   prepare  {key, case: <worker_view>, files:[...], forget:[keys]} + fds -> ok {metadata: base64, regions}     phase
