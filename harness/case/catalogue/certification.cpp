@@ -34,11 +34,7 @@ Codec<Engine> engine() {
           [=](const Engine& value) { return value.known ? id.write(value.entry.id) : whole.write(value.entry); }};
 }
 
-Codec<Evidence> evidence() {
-  const Codec<std::string> word = one_of({"modelled", "executed"});
-  return {word.words, word.schema, [=](const Node& node) { return *evidence_from_name(word.read(node)); },
-          [](const Evidence& value) { return json(std::string(name(value))); }};
-}
+Codec<Evidence> evidence() { return word_of<Evidence>({"modelled", "executed"}, evidence_from_name); }
 
 Field<ProductEntry> engine_field() {
   const Codec<Engine> codec = engine();

@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -67,6 +68,14 @@ struct IntegerRange {
 inline IntegerRange integer(std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                             std::int64_t high = std::numeric_limits<std::int64_t>::max()) {
   return {low, high};
+}
+
+/// One of an enum's words, which name() has; `from` is its inverse and knows all of `names`.
+template <class E>
+Codec<E> word_of(std::vector<std::string> names, std::optional<E> (*from)(std::string_view)) {
+  const Codec<std::string> word = one_of(std::move(names));
+  return {word.words, word.schema, [word, from](const Node& node) { return *from(word.read(node)); },
+          [](const E& value) { return json(name(value)); }};
 }
 
 // ---- compounds -----------------------------------------------------------------------------------------------------

@@ -16,28 +16,16 @@ std::vector<std::string> phase_names() {
   return out;
 }
 
-std::vector<std::string> fault_class_names() {
-  std::vector<std::string> out;
-  for (const FaultClass fault : fault_classes()) out.emplace_back(name(fault));
-  return out;
-}
-
-Codec<Direction> direction_codec() {
-  const Codec<std::string> word = one_of({"write", "read"});
-  return {word.words, word.schema, [word](const Node& node) { return *direction_from_name(word.read(node)); },
-          [](const Direction& direction) { return json(name(direction)); }};
-}
+Codec<Direction> direction_codec() { return word_of<Direction>({"write", "read"}, direction_from_name); }
 
 Codec<FaultClass> fault_class_codec() {
-  const Codec<std::string> word = one_of(fault_class_names());
-  return {word.words, word.schema, [word](const Node& node) { return *fault_class_from_name(word.read(node)); },
-          [](const FaultClass& fault) { return json(name(fault)); }};
+  std::vector<std::string> names;
+  for (const FaultClass fault : fault_classes()) names.emplace_back(name(fault));
+  return word_of<FaultClass>(std::move(names), fault_class_from_name);
 }
 
 Codec<Outcome> outcome_codec(std::vector<std::string> allowed) {
-  const Codec<std::string> word = one_of(std::move(allowed));
-  return {word.words, word.schema, [word](const Node& node) { return *outcome_from_name(word.read(node)); },
-          [](const Outcome& outcome) { return json(name(outcome)); }};
+  return word_of<Outcome>(std::move(allowed), outcome_from_name);
 }
 
 Codec<std::map<std::string, std::int64_t>> deadlines() { return map_of(duration(), phase_names()); }

@@ -22,10 +22,9 @@ const Table<SuiteEntry>& suite_table();
 const Table<WaiverEntry>& waiver_table();
 const Table<CollectionEntry>& collection_table();
 
-/// Names of outcomes ("PASS", ...), phases ("resolve", ...) and fault classes, for closed lists.
+/// Names of outcomes ("PASS", ...) and phases ("resolve", ...), for closed lists.
 std::vector<std::string> outcome_names();
 std::vector<std::string> phase_names();
-std::vector<std::string> fault_class_names();
 Codec<FaultClass> fault_class_codec();
 Codec<Direction> direction_codec();
 Codec<Outcome> outcome_codec(std::vector<std::string> allowed);
