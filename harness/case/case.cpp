@@ -12,9 +12,20 @@ namespace kvcts {
 
 using nlohmann::json;
 
+constexpr std::array<std::string_view, 3> performer_words{"machine", "engine", "program"};
+
 std::string_view name(Side side) { return side == Side::producer ? "producer" : "consumer"; }
 
+std::string_view name(Performer performer) { return performer_words[static_cast<std::size_t>(performer)]; }
+
 namespace {
+
+Performer performer_from_name(std::string_view word) {
+  const auto* found = std::find(performer_words.begin(), performer_words.end(), word);
+  if (found == performer_words.end())
+    throw std::runtime_error("performer: expected a word, found '" + std::string(word) + "'");
+  return static_cast<Performer>(found - performer_words.begin());
+}
 
 json scheme_to_json(const layout::Scheme& scheme) {
   json out{{"name", scheme.name}, {"data", layout::name(scheme.data)}};
@@ -161,7 +172,7 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
     out["content"].update(
         {{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
   }
-  if (c.scripted()) out["script"] = script::to_json(c.script);
+  if (!c.script.empty()) out["script"] = script::to_json(c.script);
   if (!with_arch) out.erase("arch");
   return out;
 }
@@ -180,6 +191,7 @@ void complete(json& out, const ResolvedCase& c) {
   out["id"] = c.id;
   out["title"] = c.title;
   out["facts"] = c.facts;
+  out["performer"] = name(c.performer);
   out["content"]["folder"] = c.content.folder;
   out["expected"] = json::array();
   for (const auto& e : c.expected) out["expected"].push_back(expected_to_json(e));
@@ -251,6 +263,7 @@ ResolvedCase case_from_json(const json& in) {
   c.op = in.at("op").get<Direction>();
   c.seed = in.value("seed", std::uint64_t{1});
   c.passes = in.value("passes", 1);
+  c.performer = performer_from_name(in.value("performer", name(Performer::engine)));
   if (const auto it = in.find("script"); it != in.end()) c.script = script::script_from_json(*it);
   for (const auto& g : in.at("groups")) {
     Group group;

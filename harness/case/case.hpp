@@ -22,6 +22,14 @@ namespace kvcts {
 enum class Side : std::uint8_t { producer, consumer };
 std::string_view name(Side side);
 
+/// Who performs the steps of a case.
+enum class Performer : std::uint8_t {
+  machine,  ///< ours, in the checker: each step, as the case tells it
+  engine,   ///< a worker with a connector and an engine
+  program,  ///< a connector program below each of two workers
+};
+std::string_view name(Performer performer);
+
 /// One rank (a tensor-parallel shard) of one side in one group.
 struct RankCache {
   layout::Geometry geometry;  ///< of this rank
@@ -112,8 +120,8 @@ struct ResolvedCase {
   std::vector<std::string> grants;  ///< what both sandboxes may also see and do (process/grants.hpp)
   ReaderSpec reader;
   std::vector<Copy> copies;  ///< connector kind "explicit"
-  script::Script script;     ///< a scripted case has this instead of groups, connector, engine and reader
-  bool scripted() const { return !script.empty(); }
+  script::Script script;     ///< performed by our machine, instead of groups, connector, engine and reader
+  Performer performer{Performer::engine};
   std::vector<Expected> expected;
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< per phase
   std::int64_t settle_ms{250};                          ///< how long memory is watched for late writes after the end

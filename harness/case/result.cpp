@@ -1,5 +1,5 @@
-// The JSON form of a result: one table of fields for both writer and reader. Strict both ways: an unknown key, a missing
-// key, a wrong type and an unknown word are errors that name the key.
+// The JSON form of results and of what the checker reports: one table of fields for both writer and reader. Strict both
+// ways: an unknown key, a missing key, a wrong type and an unknown word are errors that name the key.
 #include "case/result.hpp"
 
 #include <algorithm>
@@ -171,6 +171,38 @@ struct Fields<Tries> {
   };
 };
 template <>
+struct Fields<Report> {
+  static constexpr std::tuple table{
+      Field{"outcome", &Report::outcome, When::always},
+      Field{"phase", &Report::phase, When::if_set},
+      Field{"hang", &Report::hang, When::if_set},
+      Field{"signal", &Report::signal, When::if_set},
+      Field{"message", &Report::message, When::if_set},
+      Field{"state", &Report::state, When::if_set},
+      Field{"source_changed", &Report::source_changed, When::if_set},
+      Field{"diagnosis", &Report::diagnosis, When::if_set},
+      Field{"checked_bytes", &Report::checked_bytes, When::always},
+      Field{"expected_bytes", &Report::expected_bytes, When::always},
+      Field{"wrong_bytes", &Report::wrong_bytes, When::always},
+      Field{"first_wrong", &Report::first_wrong, When::if_set},
+      Field{"digests", &Report::digests, When::if_set},
+      Field{"moved_bytes", &Report::moved_bytes, When::if_set},
+      Field{"events", &Report::events, When::if_set},
+      Field{"tried", &Report::tried, When::if_set},
+      Field{"picture", &Report::picture, When::if_set},
+      Field{"compare_ns", &Report::compare_ns, When::always},
+      Field{"diagnose_ns", &Report::diagnose_ns, When::always},
+  };
+};
+template <>
+struct Fields<LateWrite> {
+  static constexpr std::tuple table{
+      Field{"changed", &LateWrite::changed, When::always},
+      Field{"bytes", &LateWrite::bytes, When::always},
+      Field{"message", &LateWrite::message, When::if_set},
+  };
+};
+template <>
 struct Fields<CaseResult> {
   static constexpr std::tuple table{
       Field{"id", &CaseResult::id, When::always},
@@ -308,14 +340,20 @@ void read(const json& in, T& value, std::string_view key) {
   }
 }
 
+template <typename T>
+T record_from(const json& in) {
+  T record;
+  read(in, record, "(whole)");
+  return record;
+}
+
 }  // namespace
 
 json to_json(const CaseResult& result) { return write(result); }
-
-CaseResult result_from_json(const json& in) {
-  CaseResult result;
-  read(in, result, "(result)");
-  return result;
-}
+CaseResult result_from_json(const json& in) { return record_from<CaseResult>(in); }
+json to_json(const Report& report) { return write(report); }
+Report report_from_json(const json& in) { return record_from<Report>(in); }
+json to_json(const LateWrite& late) { return write(late); }
+LateWrite late_write_from_json(const json& in) { return record_from<LateWrite>(in); }
 
 }  // namespace kvcts

@@ -45,6 +45,32 @@ struct Digests {
   bool operator==(const Digests&) const = default;
 };
 
+/// What the checker found in a case's memory, and why: its answer to compare, whoever performed the steps.
+struct Report {
+  Outcome outcome{Outcome::error};  ///< of bytes and counts; also of how it ended, if our machine performed it
+  std::optional<Phase> phase;       ///< if not PASS; none: compare
+  std::optional<HangKind> hang;
+  std::string signal, message;
+  std::string state;  ///< how much had arrived, in words; "" = not asked
+  bool source_changed{false};
+  Diagnosis diagnosis;
+  std::int64_t checked_bytes{0}, expected_bytes{0}, wrong_bytes{0};
+  std::vector<WrongByte> first_wrong;
+  Digests digests;
+  std::int64_t moved_bytes{0};         ///< by our machine
+  std::vector<nlohmann::json> events;  ///< what its steps reported, in order
+  std::int64_t tried{0};               ///< explanations
+  nlohmann::json picture;              ///< as in CaseResult
+  std::int64_t compare_ns{0}, diagnose_ns{0};
+};
+
+/// Whether a case's memory changed since the checker last compared it.
+struct LateWrite {
+  bool changed{false};
+  std::int64_t bytes{0};  ///< that differ from what they must be by now; 0: all of the transfer has arrived
+  std::string message;
+};
+
 struct EvidenceFile {
   std::string kind;  ///< "stack", "stdout", "stderr", "status", "note"
   std::string text;  ///< capped at 64 KiB
@@ -84,5 +110,9 @@ struct CaseResult {
 
 nlohmann::json to_json(const CaseResult& result);
 CaseResult result_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const Report& report);
+Report report_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const LateWrite& late);
+LateWrite late_write_from_json(const nlohmann::json& json);
 
 }  // namespace kvcts

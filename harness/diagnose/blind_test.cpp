@@ -33,9 +33,9 @@ std::vector<YAML::Node> documents(const std::string& file) {
 
 nlohmann::json diagnosed(const YAML::Node& document, const catalogue::Catalogue& catalogue) {
   const CaseSpec spec = catalogue::parse_cases(text_of(document), "blind", &catalogue).at(0);
-  nlohmann::json reply = script::run_script(resolve_script(spec, catalogue), 1);
-  reply.erase("ns");
-  return reply;
+  Report report = script::run_script(resolve_script(spec, catalogue), 1);
+  report.compare_ns = report.diagnose_ns = 0;
+  return to_json(report);
 }
 
 YAML::Node with_labels_of(const YAML::Node& document, const YAML::Node& other) {

@@ -1,4 +1,5 @@
 // One case for each class of fault (cases/faults): caught, named, and its control passes. KVCTS_SHOW=1 prints the diagnoses.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,30 +22,26 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
     if (spec.script.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
     SCOPED_TRACE(spec.id);
-    nlohmann::json reply;
+    Report report;
     try {
-      reply = script::run_script(resolve_script(spec, catalogue), spec.seed);
+      report = script::run_script(resolve_script(spec, catalogue), spec.seed);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
       continue;
     }
-    const std::string outcome = reply["outcome"];
-    const auto fault_class = reply.value("class", FaultClass::none);
+    const FaultClass fault_class = report.diagnosis.fault_class;
+    const std::string ending = fmt::format("{} {}: {}", name(report.outcome), name(fault_class), report.message);
     bool matches = false;
     for (const Expected& e : spec.expected) {
       matches =
-          matches || (outcome == name(e.outcome) && (e.fault_class == FaultClass::none || e.fault_class == fault_class));
+          matches || (report.outcome == e.outcome && (e.fault_class == FaultClass::none || e.fault_class == fault_class));
     }
     if (std::getenv("KVCTS_SHOW")) {
-      std::cout << spec.id << ": " << outcome << " " << name(fault_class) << " | " << reply.value("message", "")
-                << " | tried " << reply.value("tried", 0) << ", "
-                << (reply["ns"].value("diagnose", std::int64_t{0}) / 1000000) << " ms, compare "
-                << reply["ns"].value("compare", std::int64_t{0}) / 1000000 << " ms\n";
-      for (const auto& other :
-           reply.value("diagnosis", nlohmann::json::object()).value("others", std::vector<std::string>{}))
-        std::cout << "      also " << other << "\n";
+      std::cout << spec.id << ": " << ending << " | tried " << report.tried << ", " << report.diagnose_ns / 1000000
+                << " ms, compare " << report.compare_ns / 1000000 << " ms\n";
+      for (const auto& other : report.diagnosis.others) std::cout << "      also " << other << "\n";
     }
-    EXPECT_TRUE(matches) << outcome << " " << name(fault_class) << ": " << reply.value("message", "");
+    EXPECT_TRUE(matches) << ending;
   }
 }
 

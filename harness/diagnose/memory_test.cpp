@@ -37,10 +37,10 @@ Script told(const std::string& blocks, const std::string& tokens, const std::str
 TEST(Memory, APoolCostsWhatIsTouchedOfIt) {
   const Script right = told("528000", "32", "[527000, 7]", "");
   const Script wrong = told("528000", "32", "[527000, 7]", ", actually: {to_blocks: [7, 527000]}");
-  const double right_peak = peak_of([&] { return run_script(right, 1).at("outcome") == "PASS"; });
+  const double right_peak = peak_of([&] { return run_script(right, 1).outcome == Outcome::pass; });
   const double wrong_peak = peak_of([&] {
     const auto reply = run_script(wrong, 1);
-    return reply.at("outcome") == "FAIL" && reply.at("class") == "wrong-block-id";
+    return reply.outcome == Outcome::fail && reply.diagnosis.fault_class == FaultClass::wrong_block_id;
   });
   EXPECT_GT(right_peak, 0);
   EXPECT_GT(wrong_peak, 0);
@@ -58,7 +58,7 @@ TEST(Memory, IsReckonedBeforehand) {
                                         {"nvfp4", "L x K B N H { C ; scale C } & gscale L K"}}) {
       SCOPED_TRACE(std::to_string(blocks) + " blocks of " + dtype);
       const Script script = told(std::to_string(blocks), std::to_string(16 * blocks), ids + "]", "", dtype, layout);
-      const double peak = peak_of([&] { return run_script(script, 1).at("outcome") == "PASS"; }),
+      const double peak = peak_of([&] { return run_script(script, 1).outcome == Outcome::pass; }),
                    reckoned = memory_needed(script);
       EXPECT_GT(peak, 0);
       EXPECT_LT(peak, reckoned);
@@ -73,8 +73,7 @@ TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
   const Script script = told("1024", "16384", ids + "]", ", actually: {kv: [V, K], to_kv: [K, V]}");
   const double peak = peak_of([&] {
     const auto ran = run_script(script, 1);
-    return ran.at("outcome") == "FAIL" &&
-           ran.at("message").get<std::string>().find("the search for the cause was skipped") != std::string::npos;
+    return ran.outcome == Outcome::fail && ran.message.find("the search for the cause was skipped") != std::string::npos;
   });
   EXPECT_GT(peak, 0);
   EXPECT_LT(peak, memory_needed(script));

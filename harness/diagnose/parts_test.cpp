@@ -44,7 +44,7 @@ std::string head(const Scales& s) {
 Script told(const std::string& text) {
   return resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue())[0], catalogue());
 }
-nlohmann::json played(const std::string& text) {
+Report played(const std::string& text) {
   const Script script = told(text);
   expect_playable(script);
   return run_script(script, 1);
@@ -133,9 +133,9 @@ TEST(Reads, TakeTheScalesOfKForV) {
   const std::string text =
       head(all_scales[2]) +
       "  - write: {request: A, to: P}\n  - read: {request: A, from: P, actually: {from: {of: P, scale_strides: {kv: 0}}}}\n";
-  const nlohmann::json reply = played(text);
-  EXPECT_EQ(reply.at("outcome"), "FAIL");
-  EXPECT_EQ(reply.at("class"), "scale-misplaced") << reply.at("message");
+  const Report reply = played(text);
+  EXPECT_EQ(reply.outcome, Outcome::fail);
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::scale_misplaced) << reply.message;
 }
 
 TEST(Objects, OfSeveralViewsHaveOneOrder) {
@@ -147,8 +147,8 @@ TEST(Objects, OfSeveralViewsHaveOneOrder) {
       "requests: {A: {tokens: 6, blocks: {P0: [3, 0], P1: [1, 2], C: [2, 1], D0: [0, 1], D1: [3, 2]}}}\n"
       "steps:\n  - write: {request: A, to: [P0, P1]}\n  - put: {request: A, from: [P0, P1], key: k}\n  - get: {request: A, "
       "to: C, key: k}\n  - get: {request: A, to: [D0, D1], key: k}\n";
-  const nlohmann::json reply = played(text);
-  EXPECT_EQ(reply.at("outcome"), "PASS") << reply.dump(1);
+  const Report reply = played(text);
+  EXPECT_EQ(reply.outcome, Outcome::pass) << reply.message;
 }
 
 // ---- impossible requests -------------------------------------------------------------------------------------------
@@ -184,11 +184,11 @@ TEST(Picks, ThatNobodyHoldsAreWatchedUnderActually) {
   const std::string start = head(all_scales[2]) + "  - write: {request: A, to: P}\n";
   for (const char* actual : {"{layers: [0, 1, 2]}", "{heads: [0, 1, 2]}", "{kv: [0, 1, 2]}", "{channels: \"0..33\"}"}) {
     SCOPED_TRACE(actual);
-    EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: " + actual + "}\n").at("outcome"), "FAIL");
-    EXPECT_EQ(played(start + "  - read: {request: A, from: P, actually: " + actual + "}\n").at("outcome"), "CRASH");
+    EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: " + actual + "}\n").outcome, Outcome::fail);
+    EXPECT_EQ(played(start + "  - read: {request: A, from: P, actually: " + actual + "}\n").outcome, Outcome::crash);
   }
-  EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: {to_blocks: [5, 1, 6]}}\n").at("outcome"),
-            "FAIL");
+  EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: {to_blocks: [5, 1, 6]}}\n").outcome,
+            Outcome::fail);
 }
 
 }  // namespace

@@ -30,26 +30,28 @@ int deciding_passes(const Script& script) {
   return std::min(passes, naming_passes);
 }
 
-std::string phase_of(const Ending& ending, std::optional<Operation> op) {
-  if (ending.kind == "hung") return ending.in == "handshake" ? "register" : ending.in == "kernel" ? "read back" : "complete";
-  if (!op) return "transfer";
+Phase phase_of(const Ending& ending, std::optional<Operation> op) {
+  if (ending.kind == "hung") {
+    return ending.in == "handshake" ? Phase::registration : ending.in == "kernel" ? Phase::read_back : Phase::complete;
+  }
+  if (!op) return Phase::transfer;
   switch (*op) {
     case Operation::register_range:
     case Operation::unregister_range:
     case Operation::unpack:
     case Operation::require:
     case Operation::refuse:
-      return "register";
+      return Phase::registration;
     case Operation::write:
     case Operation::fill:
-      return "generate";
+      return Phase::generate;
     case Operation::read:
-      return "read back";
+      return Phase::read_back;
     case Operation::copy:
     case Operation::move:
-      return ending.text.find("outside") != std::string::npos ? "plan" : "transfer";
+      return ending.text.find("outside") != std::string::npos ? Phase::plan : Phase::transfer;
     default:
-      return "transfer";
+      return Phase::transfer;
   }
 }
 
@@ -63,9 +65,9 @@ std::optional<Operation> op_of(const Script& script, const std::string& step) {
 }
 
 // The first wrong bytes, in words, with the owner of the data found there.
-json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
-                 const Clues& clues) {
-  json out = json::array();
+std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
+                                   const Arena& arena, Names& names, const Clues& clues) {
+  std::vector<WrongByte> out;
   std::size_t shown = 0;
   for (const WrongRange& range : mismatch.ranges) {
     if (shown++ == 16) break;
@@ -92,11 +94,7 @@ json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& ex
                                    [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
     if (clue != clues.all.end())
       where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
-    out.push_back({{"region", region},
-                   {"offset", offset},
-                   {"expected", text::hex(must)},
-                   {"observed", text::hex(seen)},
-                   {"where", where}});
+    out.push_back({region, offset, text::hex(must), text::hex(seen), where});
   }
   return out;
 }
@@ -129,7 +127,7 @@ void expect_playable(const Script& script) {
   record(script, arena, actual_sequence(script));
 }
 
-json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
+Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   using clock = std::chrono::steady_clock;
   const auto ns_since = [](clock::time_point begin) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
@@ -142,40 +140,53 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   Observation seen = observe(tape, seed, deciding_passes(script), mover);
   Expectation expectation(truth, arena, names, seed);
   Mismatch mismatch = compare(seen, truth, expectation, arena);
-  json reply = {{"checked_bytes", mismatch.checked_bytes},
-                {"wrong_bytes", mismatch.wrong_bytes},
-                {"events", seen.events},
-                {"state", ""}};
-  std::int64_t content = 0;
+  Report report;
+  report.checked_bytes = mismatch.checked_bytes;
+  report.wrong_bytes = mismatch.wrong_bytes;
+  report.events.assign(seen.events.begin(), seen.events.end());
+  for (const json& event : report.events) report.moved_bytes += event.value("bytes_moved", std::int64_t{0});
   if (const Checkpoint* end = expectation.at("")) {
     for (const Image& image : end->images) {
       for (const auto& [number, ids] : image.pages()) {
-        content += std::count_if(ids->begin(), ids->end(),
-                                 [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
+        report.expected_bytes += std::count_if(ids->begin(), ids->end(),
+                                               [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
       }
     }
   }
-  reply["expected_bytes"] = content;
+  const std::int64_t content = report.expected_bytes;
+  report.compare_ns = ns_since(begin);
   const auto compared = clock::now();
 
   const std::string& kind = seen.ending.kind;
-  reply["outcome"] = kind == "hung" ? "HANG" : kind == "crashed" ? "CRASH" : "FAIL";
+  const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
+  report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
+  if (!completed) report.phase = phase_of(seen.ending, op_of(script, seen.ending.step));
+  if (hung) report.hang = HangKind::stalled;
+  // A hang or a crash without a cause is one.
+  const auto conclude = [&] {
+    if (!hung && !crashed) return;
+    if (crashed) report.signal = seen.ending.signal;
+    if (report.diagnosis.fault_class != FaultClass::none) return;
+    const FaultClass fault = crashed                            ? FaultClass::crash
+                             : report.phase == Phase::read_back ? FaultClass::hang_kernel
+                                                                : FaultClass::hang_transfer;
+    report.diagnosis = {fault, true, report.message, std::string(advice(fault)), {}};
+  };
   if (!mismatch.any()) {
-    reply["outcome"] = kind == "completed" ? "PASS" : kind == "refused" ? "REFUSED" : reply["outcome"];
-    if (kind != "completed")
-      reply["message"] = seen.ending.text, reply["phase"] = phase_of(seen.ending, op_of(script, seen.ending.step));
+    if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
+    if (!completed) report.message = seen.ending.text;
     for (const Step& step : script.steps) {
       const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
-      if (same && reply["outcome"] == "PASS")
-        reply["message"] = "'actually' of '" + step.name + "' repeats the intended step";
+      if (same && report.outcome == Outcome::pass)
+        report.message = "'actually' of '" + step.name + "' repeats the intended step";
     }
-    reply["ns"] = {{"compare", ns_since(begin)}, {"diagnose", 0}};
-    return reply;
+    conclude();
+    return report;
   }
   // A wrong refusal, before anything moved, is still a clean refusal.
-  const bool moved = std::any_of(seen.events.begin(), seen.events.end(),
+  const bool moved = std::any_of(report.events.begin(), report.events.end(),
                                  [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
-  if (kind == "refused" && !moved) reply["outcome"] = "REFUSED";
+  if (kind == "refused" && !moved) report.outcome = Outcome::refused;
 
   const double needed = memory_of_diagnosis(seen, mismatch, arena, names, content);
   const bool searched = needed <= diagnosis_memory;
@@ -184,20 +195,9 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   if (searched) {
     observe_more(seen, tape, seed, naming_passes, mover);
     mismatch = compare(seen, truth, expectation, arena, &mismatch);
-    reply["wrong_bytes"] = mismatch.wrong_bytes;
+    report.wrong_bytes = mismatch.wrong_bytes;
     clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
     why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
-  }
-  reply["class"] = why.fault_class;
-  if (kind == "hung") reply["hang"] = "stalled";
-  if (kind == "crashed") reply["signal"] = seen.ending.signal;
-  reply["phase"] = kind == "completed" ? "compare" : phase_of(seen.ending, op_of(script, seen.ending.step));
-  if (kind == "hung" || kind == "crashed") {
-    const std::int64_t missing = clues.untouched;
-    reply["state"] = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content)
-                     : !searched ? fmt::format("{} of {} bytes were wrong", mismatch.wrong_bytes, content)
-                                 : fmt::format("{} of {} bytes were wrong, {} of them never written", mismatch.wrong_bytes,
-                                               content, missing);
   }
 
   std::string text;
@@ -222,28 +222,30 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   }
   if (clues.damage > 0) text += fmt::format("; {} bytes that should hold no content were overwritten", clues.damage);
   std::vector<std::string> messages;
-  if (kind != "completed" && why.words != seen.ending.text) messages.push_back(seen.ending.text);
+  if (!completed && why.words != seen.ending.text) messages.push_back(seen.ending.text);
   if (mismatch.wrong_bytes > 0) messages.push_back(fmt::format("{} wrong bytes", mismatch.wrong_bytes));
   if (mismatch.reports_differ) messages.push_back("the reports do not match what happened");
-  if (kind == "completed" && truth.ending.kind != "completed")
+  if (completed && truth.ending.kind != "completed")
     messages.push_back("continued where it had to be " + truth.ending.kind + ": " + truth.ending.text);
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
-  reply["message"] = message.empty() ? text : message + "; " + text;
-  reply["diagnosis"] = {{"class", why.fault_class},
-                        {"exact", why.exact},
-                        {"text", text},
-                        {"what_to_do", advice(why.fault_class)},
-                        {"others", why.others}};
-  reply["tried"] = why.tried;
-  reply["first_wrong"] = first_wrong(seen, mismatch, expectation, arena, names, clues);
+  report.message = message.empty() ? text : message + "; " + text;
+  report.diagnosis = {why.fault_class, why.exact, text, std::string(advice(why.fault_class)), why.others};
+  conclude();
+  if (hung || crashed) {
+    report.state = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content)
+                   : !searched ? fmt::format("{} of {} bytes were wrong", mismatch.wrong_bytes, content)
+                               : fmt::format("{} of {} bytes were wrong, {} of them never written", mismatch.wrong_bytes,
+                                             content, clues.untouched);
+  }
+  report.tried = why.tried;
+  report.first_wrong = first_wrong(seen, mismatch, expectation, arena, names, clues);
   if (!mismatch.ranges.empty() && searched) {
     if (const Checkpoint* check = expectation.at(seen.checks[clues.check]))
-      reply["picture"] = moves_of(script, arena, names, *check, clues);
+      report.picture = moves_of(script, arena, names, *check, clues);
   }
-  reply["ns"] = {{"compare", std::chrono::duration_cast<std::chrono::nanoseconds>(compared - begin).count()},
-                 {"diagnose", ns_since(compared)}};
-  return reply;
+  report.diagnose_ns = ns_since(compared);
+  return report;
 }
 
 }  // namespace kvcts::script

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
+#include "case/result.hpp"
 #include "case/script.hpp"
 #include "scene/machine/tape.hpp"
 
 namespace kvcts::script {
 
-/// The reply of `compare` (process/protocol.hpp) for a scripted case: outcome, class, phase, hang, signal, message,
-/// wrong_bytes, first_wrong, checked_bytes, expected_bytes, diagnosis, state, events, tried, ns. Throws std::runtime_error
-/// when the script itself is invalid. `mover`: performs the copies of what the code did; {}: they are made here.
-nlohmann::json run_script(const Script& script, std::uint64_t seed, const Mover& mover = {});
+/// Plays what the code did and compares every byte with the truth. Throws std::runtime_error when the script itself is
+/// invalid. `mover`: performs the copies of what the code did; {}: they are made here.
+Report run_script(const Script& script, std::uint64_t seed, const Mover& mover = {});
 
 /// Memory limit of a search for the cause, in bytes; a case that needs more ends without one, and says so.
 inline constexpr double diagnosis_memory = 2.0 * (std::int64_t{1} << 30);

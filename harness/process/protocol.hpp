@@ -31,20 +31,17 @@
 //   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be
 //            untouched. Omit moved/planned when unknown. `outcome` in the reply covers bytes and counts only.
-//            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "all 2552
-//                   bytes had arrived", diagnosis:{...}, outcome, class, message, digests:{producer, consumer: {before,
-//                   after}}, ns:{compare, diagnose}}
+//            -> ok {report: <to_json(Report)>}
+//            Or {case}: a whole case whose steps our machine performs; no worker takes part and nothing stays open.
 //            state true: report how much had arrived (hung, crashed). events: what workers replied or raised, in order,
 //            last how the case ended if it failed: {phase, role, refused|raised|hang|crash: {...}}. Never the case's
 //            expected outcome.
 //   look     {key, region: name, offset, bytes}             -> ok {hex}   current bytes of a region, guards below 0. Also
 //            compares the bytes that a worker saw when completion was reported with the current ones: a difference had not
 //            arrived.
-//   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   changes since the
-//            last compare or recheck
+//   recheck  {key}                                         -> ok {late: <to_json(LateWrite)>}   changes since the last
+//            compare or recheck
 //   close    {key}                                         -> ok {}
-//   script   {case}                                        -> ok {as compare, and phase, hang, signal, events}
-//            a whole scripted case: no worker takes part and nothing stays open
 //
 // Worker (role: "producer" | "consumer" | "both")
 //   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...},

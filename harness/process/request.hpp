@@ -11,7 +11,7 @@
 namespace kvcts::process {
 
 enum class WardenRequest : std::uint8_t { spawn, kill };
-enum class CheckerRequest : std::uint8_t { hello, open, fill, compare, recheck, look, close, script };
+enum class CheckerRequest : std::uint8_t { hello, open, fill, compare, recheck, look, close };
 enum class WorkerRequest : std::uint8_t {
   hello,
   prepare,
@@ -34,15 +34,15 @@ inline constexpr std::array<std::string_view, 0> request_words{};
 template <>
 inline constexpr std::array<std::string_view, 2> request_words<WardenRequest>{"spawn", "kill"};
 template <>
-inline constexpr std::array<std::string_view, 8> request_words<CheckerRequest>{"hello",   "open", "fill",  "compare",
-                                                                               "recheck", "look", "close", "script"};
+inline constexpr std::array<std::string_view, 7> request_words<CheckerRequest>{"hello",   "open", "fill", "compare",
+                                                                               "recheck", "look", "close"};
 template <>
 inline constexpr std::array<std::string_view, 13> request_words<WorkerRequest>{
     "hello", "prepare", "connect", "upload", "download", "plan", "transfer",
     "read",  "end",     "close",   "cancel", "forget",   "bye",
 };
 static_assert(request_words<WardenRequest>.size() == static_cast<std::size_t>(WardenRequest::kill) + 1);
-static_assert(request_words<CheckerRequest>.size() == static_cast<std::size_t>(CheckerRequest::script) + 1);
+static_assert(request_words<CheckerRequest>.size() == static_cast<std::size_t>(CheckerRequest::close) + 1);
 static_assert(request_words<WorkerRequest>.size() == static_cast<std::size_t>(WorkerRequest::bye) + 1);
 
 template <class R>

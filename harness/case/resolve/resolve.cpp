@@ -353,6 +353,7 @@ constexpr std::int64_t default_deadline_ms = 60000;
 
 // A case with memory and steps: no sides, no plan, no engine.
 void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
+  c.performer = Performer::machine;
   c.script = resolve_script(spec, catalogue);
   c.settle_ms = 0;
   c.facts = {{"scripted", true}, {"dtype", spec.dtype}, {"geometry", spec.geometry}, {"arch", spec.arch}};
@@ -392,6 +393,7 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
 
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
   c.connector = {connector.id, connector.kind, connector.options};
+  c.performer = connector.kind == "program" ? Performer::program : Performer::engine;
   const auto& engine = catalogue.engines().at(spec.engine);
   c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.path};
   std::set<std::string> granted(engine.grants.begin(), engine.grants.end());

@@ -55,7 +55,7 @@ layout::Cache cache_of(const std::string& view) {
 
 TEST(ResolveScript, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
   const auto c = resolved("  - move: {request: A, from: P, to: C}\n");
-  EXPECT_TRUE(c.scripted());
+  EXPECT_EQ(c.performer, Performer::machine);
   const auto& move = c.script.steps[0].intended;
   EXPECT_EQ(move.from[0].cache, c.script.memories.at("P").view.cache);
   EXPECT_EQ(move.to[0].cache, c.script.memories.at("C").view.cache);

@@ -135,14 +135,15 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
       item.planned.execution = std::move(whole.execution);
       constexpr double gib = 1024.0 * 1024 * 1024;
       const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
-      const bool scripted = resolved.scripted();
-      item.needs = scripted ? needs_of("", "", availability) : needs_of(spec.engine, spec.connector, availability);
-      if (const auto& lack = availability.lack(spec.engine); lack && !scripted) {
+      // A case that our machine performs has neither.
+      const std::string &engine = resolved.engine.name, &connector = resolved.connector.name;
+      item.needs = needs_of(engine, connector, availability);
+      if (const auto& lack = availability.lack(engine)) {
         skip(*lack);
-      } else if (const auto& absent = availability.connector_lack(spec.connector); absent && !scripted) {
+      } else if (const auto& absent = availability.connector_lack(connector)) {
         skip(*absent);
-      } else if (const auto& failed = availability.broken(spec.engine); failed && !scripted) {
-        supervisor::decide(*failed, nullptr, decide(Outcome::error, ""));
+      } else if (const auto& failed = availability.broken(engine)) {
+        supervisor::decide(*failed, std::nullopt, decide(Outcome::error, ""));
         broken = true;
       } else if (needed > there) {
         skip({{memory_lack},
@@ -150,7 +151,7 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
                           there / gib)});
       }
       // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
-      if (from_files_ && resolved.scripted() && !item.decided) script::expect_playable(resolved.script);
+      if (from_files_ && !item.decided) script::expect_playable(resolved.script);
     } catch (const std::system_error&) {
       throw;  // the machine cannot even be asked: that is no case's fault
     } catch (const std::exception& e) {

@@ -32,7 +32,7 @@ struct Listed {
 
 std::vector<Listed> regions_of(const ResolvedCase& c) {
   std::vector<Listed> out;
-  if (c.scripted()) {
+  if (c.performer == Performer::machine) {
     for (const auto& r : script::regions_of(c.script)) out.push_back({r.name, r.side, r.bytes});
     return out;
   }
@@ -82,7 +82,7 @@ std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const d
 }
 
 std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
-  if (c.scripted()) {
+  if (c.performer == Performer::machine) {
     const std::string check = o.at == "after" ? "" : o.at;
     if (o.at == "before")
       throw UsageError(

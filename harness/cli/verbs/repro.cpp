@@ -55,7 +55,7 @@ void print_case(const ResolvedCase& c) {
   fmt::print("case      {}\n", c.id);
   if (!c.title.empty()) fmt::print("title     {}\n", report::visible(c.title));
   fmt::print("expected  {}\n", report::expected_words(c.expected));
-  if (c.scripted()) {
+  if (c.performer == Performer::machine) {
     fmt::print("arch {}, dtype {}, seed {}\n", c.arch, c.dtype, c.seed);
     for (const auto& line : script_lines(c.script)) fmt::print("{}\n", line);
     return;

@@ -24,11 +24,8 @@ Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { retur
 
 // Named as one cause: a belief of two steps is also two mistakes, "...; and ...".
 bool named(const Script& script, std::uint64_t seed, FaultClass fault_class) {
-  const nlohmann::json reply = run_script(script, seed);
-  if (!reply.contains("diagnosis")) return false;
-  const nlohmann::json& why = reply["diagnosis"];
-  return why.value("exact", false) && why.value("class", FaultClass::none) == fault_class &&
-         why.value("text", "").find("; and ") == std::string::npos;
+  const Diagnosis why = run_script(script, seed).diagnosis;
+  return why.exact && why.fault_class == fault_class && why.text.find("; and ") == std::string::npos;
 }
 
 CaseSpec case_of(const std::string& file, const std::string& id, const catalogue::Catalogue& catalogue) {

@@ -39,10 +39,10 @@ struct Tally {
   std::ofstream verdicts;               ///< one line per case, on request
 };
 
-/// The reported part of a reply, without times.
-nlohmann::json told(nlohmann::json reply) {
-  reply.erase("ns");
-  return reply;
+/// What is reported, without times.
+nlohmann::json told(Report report) {
+  report.compare_ns = report.diagnose_ns = 0;
+  return to_json(report);
 }
 
 /// Input for full_run.py: counts by drawn class, and the time of each failing case.
@@ -64,16 +64,16 @@ nlohmann::json record_of(const Tally& tally) {
           {"ms", ms}};
 }
 
-void compare_with_engine(const Script& script, std::uint64_t case_seed, const nlohmann::json& reply,
-                         const std::string& label, ThroughEngine& engine, Tally& tally) {
-  const nlohmann::json other =
-      run_script(script, case_seed,
-                 [&](const Tape& tape, Bytes& bytes, std::span<const Op> copies) { engine.move(tape, bytes, copies); });
+void compare_with_engine(const Script& script, std::uint64_t case_seed, const Report& report, const std::string& label,
+                         ThroughEngine& engine, Tally& tally) {
+  const Report other = run_script(script, case_seed, [&](const Tape& tape, Bytes& bytes, std::span<const Op> copies) {
+    engine.move(tape, bytes, copies);
+  });
   ++tally.compared;
-  if (told(other) == told(reply)) return;
+  if (told(other) == told(report)) return;
   ++tally.unlike;
-  tally.misses.push_back(fmt::format("{}: through the engine {} {}, without {} {}", label, other.value("outcome", ""),
-                                     other.value("message", ""), reply.value("outcome", ""), reply.value("message", "")));
+  tally.misses.push_back(fmt::format("{}: through the engine {} {}, without {} {}", label, name(other.outcome),
+                                     other.message, name(report.outcome), report.message));
 }
 
 void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalogue, Tally& tally, bool show,
@@ -98,31 +98,29 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   const bool same =
       same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
   const std::clock_t begin = std::clock();
-  const nlohmann::json reply = run_script(script, case_seed);
+  const Report report = run_script(script, case_seed);
   const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  const bool pass = reply["outcome"] == "PASS";
+  const bool pass = report.outcome == Outcome::pass;
   if (engine != nullptr)
-    compare_with_engine(script, case_seed, reply, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
+    compare_with_engine(script, case_seed, report, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
                         *engine, tally);
   if (tally.verdicts.is_open())
     tally.verdicts << nlohmann::json{{"seed", seed},
-                                     {"outcome", reply["outcome"]},
-                                     {"message", reply.value("message", "")},
-                                     {"diagnosis", reply.value("diagnosis", nlohmann::json())}}
+                                     {"outcome", name(report.outcome)},
+                                     {"message", report.message},
+                                     {"diagnosis", to_json(report).value("diagnosis", nlohmann::json())}}
                           .dump()
                    << "\n";
   if (faults == 0) {
     pass ? ++tally.passed : ++tally.false_alarms;
-    if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, reply.value("message", "")));
+    if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, report.message));
     return;
   }
   Row& row = tally.rows[faults == 1 ? label : "pairs"];
   ++row.cases;
   if (same) {
     ++row.same_map;
-    if (!pass)
-      ++tally.false_alarms,
-          tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, reply.value("message", "")));
+    if (!pass) ++tally.false_alarms, tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, report.message));
     return;
   }
   if (pass) {
@@ -131,16 +129,15 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   }
   ++row.caught;
   tally.ms.push_back(ms);
-  const auto fault_class = reply.value("class", FaultClass::none);
+  const auto fault_class = report.diagnosis.fault_class;
   const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
   row.named += named;
   if (!named) {
-    row.preceded += reply["diagnosis"].value("exact", false);
+    row.preceded += report.diagnosis.exact;
     std::string what;
     for (const auto& w : random.words) what += (what.empty() ? "" : "; ") + w;
     tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what,
-                                       fault_class == FaultClass::none ? "nothing" : name(fault_class),
-                                       reply.value("message", "")));
+                                       fault_class == FaultClass::none ? "nothing" : name(fault_class), report.message));
   }
 }
 

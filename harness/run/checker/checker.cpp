@@ -22,12 +22,6 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
     switch (*op) {
       case CheckerRequest::hello:
         break;
-      case CheckerRequest::script: {
-        // What the machine runs and the diagnosis sees has no title, no expected outcome and no facts.
-        const ResolvedCase resolved = case_from_json(request.at("case"));
-        reply = script::run_script(resolved.script, resolved.seed);
-        break;
-      }
       case CheckerRequest::open: {
         const auto key = request.at("key").get<std::uint64_t>();
         if (cases_.contains(key)) throw std::runtime_error("case key " + std::to_string(key) + " is already open");
@@ -41,10 +35,10 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
         reply = open_case(request).fill(request.value("pass", 0));
         break;
       case CheckerRequest::compare:
-        reply = open_case(request).compare(request);
+        reply["report"] = to_json(compare(request));
         break;
       case CheckerRequest::recheck:
-        reply = open_case(request).recheck();
+        reply["late"] = to_json(open_case(request).recheck());
         break;
       case CheckerRequest::look:
         reply = open_case(request).look(request.value("region", ""), request.value("offset", std::int64_t{0}),
@@ -60,6 +54,14 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
   } catch (const std::exception& e) {
     return {{"error", {{"text", std::string("checker: ") + e.what()}}}};
   }
+}
+
+Report Checker::compare(const json& request) {
+  const auto whole = request.find("case");
+  if (whole == request.end()) return open_case(request).compare(request);
+  // What our machine runs and the diagnosis sees has no title, no expected outcome and no facts.
+  const ResolvedCase resolved = case_from_json(*whole);
+  return script::run_script(resolved.script, resolved.seed);
 }
 
 OpenCase& Checker::open_case(const json& request) {

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "case/result.hpp"
+
 namespace kvcts::checker {
 
 class OpenCase;
@@ -23,6 +25,8 @@ class Checker {
  private:
   /// Throws std::runtime_error where none has the request's key.
   OpenCase& open_case(const nlohmann::json& request);
+  /// Of an open case, or of a whole one that our machine performs.
+  Report compare(const nlohmann::json& request);
   std::map<std::uint64_t, std::unique_ptr<OpenCase>> cases_;
 };
 

@@ -93,18 +93,18 @@ class Bench {
     for (const auto& c : plan.copies)
       std::memcpy(at(false, c.dst, c.dst_offset), at(true, c.src, c.src_offset), static_cast<std::size_t>(c.bytes));
   }
-  json compare(json extra = json::object()) {
+  Report compare(json extra = json::object()) {
     std::vector<int> fds;
     json request{{"op", "compare"}, {"key", 1}, {"pass", 0}, {"transferred", true}};
     request.update(extra);
-    auto reply = checker_.handle(request, fds);
+    const json reply = checker_.handle(request, fds);
     EXPECT_TRUE(reply.value("ok", false)) << reply.dump();
-    return reply;
+    return report_from_json(reply.at("report"));
   }
   const ResolvedCase& resolved() const { return case_; }
-  json ask(const std::string& op) {
+  LateWrite recheck() {
     std::vector<int> fds;
-    return checker_.handle({{"op", op}, {"key", 1}}, fds);
+    return late_write_from_json(checker_.handle({{"op", "recheck"}, {"key", 1}}, fds).at("late"));
   }
 
  private:
@@ -120,19 +120,13 @@ std::int64_t bytes_of(const connector::Plan& plan) {
   return total;
 }
 
-json as_json(const Digests& d) {
-  return {{"producer", {{"before", d.producer.before}, {"after", d.producer.after}}},
-          {"consumer", {{"before", d.consumer.before}, {"after", d.consumer.after}}}};
-}
-
 void expect_pass(const Pair& setup) {
   Bench bench(setup);
   const auto plan = bench.plan();
   bench.execute(plan);
   const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan)}});
-  EXPECT_EQ(reply["outcome"], "PASS") << setup.producer << " -> " << setup.consumer << ": " << reply.dump(1);
-  EXPECT_EQ(reply["digests"], as_json(checker::expected_digests(bench.resolved(), true)))
-      << setup.producer << " -> " << setup.consumer;
+  EXPECT_EQ(reply.outcome, Outcome::pass) << setup.producer << " -> " << setup.consumer << ": " << reply.message;
+  EXPECT_EQ(reply.digests, checker::expected_digests(bench.resolved(), true)) << setup.producer << " -> " << setup.consumer;
 }
 
 const std::vector<std::string> texts{
@@ -195,7 +189,7 @@ TEST(Checker, PartOfATailIsAnOverrun) {
     if (c.bytes < 4 * 4 * 16 * 2) c.bytes += 1;  // per block of a request: one byte of its free slots
   }
   bench.execute(plan);
-  EXPECT_EQ(bench.compare()["outcome"], "FAIL");
+  EXPECT_EQ(bench.compare().outcome, Outcome::fail);
 }
 
 TEST(Checker, HalfABytePerTokenMovesWithItsNeighbour) {
@@ -252,9 +246,9 @@ TEST(Checker, FaultsAreCaught) {
     bench.execute(plan);
     if (fault.after) fault.after(bench);
     const auto reply = bench.compare();
-    EXPECT_EQ(reply["outcome"], "FAIL") << fault.name;
+    EXPECT_EQ(reply.outcome, Outcome::fail) << fault.name;
     if (fault.fault_class != FaultClass::none) {
-      EXPECT_EQ(reply["class"], fault.fault_class) << fault.name << reply.dump(1);
+      EXPECT_EQ(reply.diagnosis.fault_class, fault.fault_class) << fault.name << reply.message;
     }
   }
 }
@@ -264,8 +258,8 @@ TEST(Checker, CountsMustAgree) {
   const auto plan = bench.plan();
   bench.execute(plan);
   const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan) - 1}});
-  EXPECT_EQ(reply["outcome"], "FAIL");
-  EXPECT_EQ(reply["class"], "false-success");
+  EXPECT_EQ(reply.outcome, Outcome::fail);
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::false_success);
 }
 
 TEST(Checker, NamesBlocksMovedAsTheyAre) {
@@ -277,9 +271,9 @@ TEST(Checker, NamesBlocksMovedAsTheyAre) {
   Bench bench(s);
   bench.execute(bench.plan());
   const auto reply = bench.compare();
-  EXPECT_EQ(reply["outcome"], "FAIL");
-  EXPECT_EQ(reply["class"], "axis-permuted") << reply.dump(1);
-  EXPECT_TRUE(reply["diagnosis"]["exact"].get<bool>());
+  EXPECT_EQ(reply.outcome, Outcome::fail);
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::axis_permuted) << reply.message;
+  EXPECT_TRUE(reply.diagnosis.exact);
 }
 
 TEST(Checker, NamesWrongIds) {
@@ -294,30 +288,30 @@ TEST(Checker, NamesWrongIds) {
   auto view = case_from_json(worker_view(shifted));
   bench.execute(connector::make_connector(view.connector)->plan(view, process::Progress()));
   const auto reply = bench.compare();
-  EXPECT_EQ(reply["outcome"], "FAIL");
-  EXPECT_EQ(reply["class"], "wrong-block-id") << reply.dump(1);
+  EXPECT_EQ(reply.outcome, Outcome::fail);
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::wrong_block_id) << reply.message;
 }
 
 TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {
   Bench bench{Pair{}};
   const json raised{{"raised", {{"type", "ValueError"}, {"text", "not enough values to unpack (expected 5, got 3)"}}}};
   auto reply = bench.compare({{"transferred", false}, {"events", json::array({raised})}});
-  EXPECT_EQ(reply["outcome"], "PASS");
-  EXPECT_EQ(reply["class"], "rank-mismatch");
+  EXPECT_EQ(reply.outcome, Outcome::pass);
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::rank_mismatch);
   *bench.at(false, 0, 0) ^= 2;
   reply = bench.compare({{"transferred", false}, {"events", json::array({raised})}});
-  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_EQ(reply.outcome, Outcome::fail);
 }
 
 TEST(Checker, LateWritesAreSeen) {
   Bench bench{Pair{}};
   bench.execute(bench.plan());
-  EXPECT_EQ(bench.compare()["outcome"], "PASS");
-  EXPECT_FALSE(bench.ask("recheck")["changed"].get<bool>());
+  EXPECT_EQ(bench.compare().outcome, Outcome::pass);
+  EXPECT_FALSE(bench.recheck().changed);
   *bench.at(false, 0, 512) ^= 0x40;
-  const auto reply = bench.ask("recheck");
-  EXPECT_TRUE(reply["changed"].get<bool>());
-  EXPECT_EQ(reply["late_bytes"], 1);
+  const auto reply = bench.recheck();
+  EXPECT_TRUE(reply.changed);
+  EXPECT_EQ(reply.bytes, 1);
 }
 
 TEST(Checker, BadRequestsAreErrorsNotCrashes) {
@@ -337,15 +331,15 @@ TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
   std::uint8_t* byte = bench.at(false, copy.dst, copy.dst_offset);
   const std::uint8_t right = *byte;
   *byte ^= 0x5a;
-  const json reply = bench.compare();
-  EXPECT_EQ(reply["wrong_bytes"], 1);
-  EXPECT_EQ(reply["source_changed"], false);
-  EXPECT_EQ(reply["expected_bytes"], bytes_of(plan));
-  EXPECT_EQ(reply["message"].get<std::string>().find("1 wrong bytes"), 0u) << reply["message"];
-  ASSERT_EQ(reply["first_wrong"].size(), 1u);
-  const json& first = reply["first_wrong"][0];
-  EXPECT_EQ(first["offset"], copy.dst_offset);
-  const std::string expected = first["expected"], observed = first["observed"];
+  const Report reply = bench.compare();
+  EXPECT_EQ(reply.wrong_bytes, 1);
+  EXPECT_EQ(reply.source_changed, false);
+  EXPECT_EQ(reply.expected_bytes, bytes_of(plan));
+  EXPECT_EQ(reply.message.find("1 wrong bytes"), 0u) << reply.message;
+  ASSERT_EQ(reply.first_wrong.size(), 1u);
+  const WrongByte& first = reply.first_wrong[0];
+  EXPECT_EQ(first.offset, copy.dst_offset);
+  const std::string expected = first.expected, observed = first.observed;
   ASSERT_EQ(expected.size(), 16u);  // eight bytes from the first wrong one
   EXPECT_EQ(std::stoi(expected.substr(0, 2), nullptr, 16), right);
   EXPECT_EQ(std::stoi(observed.substr(0, 2), nullptr, 16), right ^ 0x5a);
@@ -358,10 +352,10 @@ TEST(Checker, WrongBytesOfBothSidesAddUp) {
   bench.execute(plan);
   const auto& copy = plan.copies.front();
   *bench.at(true, copy.src, copy.src_offset) ^= 1;
-  EXPECT_EQ(bench.compare()["source_changed"], true);
-  EXPECT_EQ(bench.compare()["wrong_bytes"], 1);
+  EXPECT_EQ(bench.compare().source_changed, true);
+  EXPECT_EQ(bench.compare().wrong_bytes, 1);
   *bench.at(false, copy.dst, copy.dst_offset) ^= 1;
-  EXPECT_EQ(bench.compare()["wrong_bytes"], 2);
+  EXPECT_EQ(bench.compare().wrong_bytes, 2);
 }
 
 TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
@@ -370,36 +364,36 @@ TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
   bench.execute(plan);
   const std::int64_t bytes = bytes_of(plan);
   const auto outcome = [&](std::int64_t planned, std::int64_t moved) {
-    return bench.compare({{"planned", planned}, {"moved", moved}})["outcome"];
+    return bench.compare({{"planned", planned}, {"moved", moved}}).outcome;
   };
-  EXPECT_EQ(outcome(bytes, bytes), "PASS");
-  EXPECT_EQ(outcome(-1, bytes), "PASS") << "nothing was planned";
-  EXPECT_EQ(outcome(0, bytes), "FAIL");
-  EXPECT_EQ(outcome(bytes - 1, bytes - 1), "FAIL") << "less than expected";
-  EXPECT_EQ(outcome(2 * bytes, 2 * bytes), "FAIL") << "more than whole blocks";
+  EXPECT_EQ(outcome(bytes, bytes), Outcome::pass);
+  EXPECT_EQ(outcome(-1, bytes), Outcome::pass) << "nothing was planned";
+  EXPECT_EQ(outcome(0, bytes), Outcome::fail);
+  EXPECT_EQ(outcome(bytes - 1, bytes - 1), Outcome::fail) << "less than expected";
+  EXPECT_EQ(outcome(2 * bytes, 2 * bytes), Outcome::fail) << "more than whole blocks";
 }
 
 TEST(Checker, AnotherPassHasOtherBytes) {
   Bench bench(Pair{});
   bench.execute(bench.plan());
-  EXPECT_EQ(bench.compare()["outcome"], "PASS");
-  EXPECT_EQ(bench.compare({{"pass", 1}})["outcome"], "FAIL");
+  EXPECT_EQ(bench.compare().outcome, Outcome::pass);
+  EXPECT_EQ(bench.compare({{"pass", 1}}).outcome, Outcome::fail);
 }
 
 TEST(Checker, ALateChangeIsToldOnce) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
-  ASSERT_EQ(bench.compare()["outcome"], "PASS");
-  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+  ASSERT_EQ(bench.compare().outcome, Outcome::pass);
+  EXPECT_EQ(bench.recheck().changed, false);
   *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
-  EXPECT_EQ(bench.ask("recheck")["changed"], true);
-  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+  EXPECT_EQ(bench.recheck().changed, true);
+  EXPECT_EQ(bench.recheck().changed, false);
 }
 
 TEST(Checker, TheStateOfTheDataIsTold) {
   Bench bench(Pair{});
-  const auto state = [&] { return bench.compare({{"state", true}})["state"].get<std::string>(); };
+  const auto state = [&] { return bench.compare({{"state", true}}).state; };
   EXPECT_EQ(state(), "no byte had arrived");
   const auto plan = bench.plan();
   const auto& copy = plan.copies.front();
@@ -418,32 +412,32 @@ TEST(Checker, DigestsTellRightMemoryFromWrong) {
   const auto plan = bench.plan();
   bench.execute(plan);
   *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
-  const json right = as_json(checker::expected_digests(bench.resolved(), true)), wrong = bench.compare()["digests"];
-  EXPECT_EQ(wrong["producer"], right["producer"]);
-  EXPECT_EQ(wrong["consumer"]["before"], right["consumer"]["before"]);
-  EXPECT_NE(wrong["consumer"]["after"], right["consumer"]["after"]);
+  const Digests right = checker::expected_digests(bench.resolved(), true), wrong = bench.compare().digests;
+  EXPECT_EQ(wrong.producer, right.producer);
+  EXPECT_EQ(wrong.consumer.before, right.consumer.before);
+  EXPECT_NE(wrong.consumer.after, right.consumer.after);
 
   Bench still((Pair()));
-  const json untouched = still.compare({{"transferred", false}})["digests"];
-  EXPECT_EQ(untouched, as_json(checker::expected_digests(still.resolved(), false)));
-  EXPECT_EQ(untouched["consumer"]["before"], untouched["consumer"]["after"]);
-  EXPECT_NE(untouched["consumer"]["before"], untouched["producer"]["before"]);
+  const Digests untouched = still.compare({{"transferred", false}}).digests;
+  EXPECT_EQ(untouched, checker::expected_digests(still.resolved(), false));
+  EXPECT_EQ(untouched.consumer.before, untouched.consumer.after);
+  EXPECT_NE(untouched.consumer.before, untouched.producer.before);
 
   ResolvedCase other = bench.resolved();
   other.seed += 1;
-  EXPECT_NE(as_json(checker::expected_digests(other, true)), right);
+  EXPECT_NE(checker::expected_digests(other, true), right);
   other = bench.resolved(), other.passes = 2;
-  EXPECT_NE(as_json(checker::expected_digests(other, true)), right);
+  EXPECT_NE(checker::expected_digests(other, true), right);
 }
 
 TEST(Checker, AnErrorMustLeaveTheDestinationAsItWas) {
   Bench bench(Pair{});
-  EXPECT_EQ(bench.compare({{"transferred", false}})["outcome"], "PASS");
+  EXPECT_EQ(bench.compare({{"transferred", false}}).outcome, Outcome::pass);
   const auto plan = bench.plan();
   bench.execute(plan);
-  const json reply = bench.compare({{"transferred", false}});
-  EXPECT_EQ(reply["outcome"], "FAIL");
-  EXPECT_NE(reply["message"].get<std::string>().find("nothing may be written before the error"), std::string::npos);
+  const Report reply = bench.compare({{"transferred", false}});
+  EXPECT_EQ(reply.outcome, Outcome::fail);
+  EXPECT_NE(reply.message.find("nothing may be written before the error"), std::string::npos);
 }
 
 }  // namespace

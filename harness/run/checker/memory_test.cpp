@@ -58,9 +58,9 @@ bool played(const ResolvedCase& resolved, bool wrong) {
   if (wrong) {
     for (std::int64_t i = 0; i < block; ++i) target.data()[base + 400 * block + i] = static_cast<std::uint8_t>(i * 7 + 1);
   }
-  const json reply = open.compare({{"pass", 0}, {"transferred", true}, {"events", json::array()}});
-  return reply.at("outcome") == (wrong ? "FAIL" : "PASS") &&
-         (!wrong || reply.at("message").get<std::string>().find("unexplained") != std::string::npos);
+  const Report reply = open.compare({{"pass", 0}, {"transferred", true}, {"events", json::array()}});
+  return reply.outcome == (wrong ? Outcome::fail : Outcome::pass) &&
+         (!wrong || reply.message.find("unexplained") != std::string::npos);
 }
 
 TEST(Memory, OfAPassIsTheFilesAndThreeImages) {

@@ -32,16 +32,6 @@ std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
   return from < bytes.size() ? text::hex(bytes.subspan(from, std::min<std::size_t>(8, bytes.size() - from))) : "";
 }
 
-json as_json(const WrongByte& w) {
-  return {
-      {"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}};
-}
-
-json as_json(const Digests& d) {
-  const auto side = [](const SideDigests& s) { return json{{"before", s.before}, {"after", s.after}}; };
-  return {{"producer", side(d.producer)}, {"consumer", side(d.consumer)}};
-}
-
 Diagnosis certain(FaultClass fault_class, std::string words) {
   return {fault_class, true, std::move(words), std::string(advice(fault_class)), {}};
 }
@@ -347,7 +337,7 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
       fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said, moved, amount.least, most));
 }
 
-json OpenCase::compare(const json& request) {
+Report OpenCase::compare(const json& request) {
   const auto start = now_ns();
   pass_ = request.value("pass", 0);
   // A case that ended early (refusal, exception) must leave the destination unchanged.
@@ -357,28 +347,30 @@ json OpenCase::compare(const json& request) {
   compared_ = digest_all();
   const Differences found = differences(transferred);
   for (std::size_t i = 0; i < producers_ + consumers_; ++i) digests_.after(files_[i].region.side, found_[i]);
-  const std::int64_t wrong = found.source.bytes + found.target.bytes + found.output.bytes;
   const oracle::Amount amount = oracle::transfer_bytes(case_);
-  json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong},         {"source_changed", found.source.bytes != 0},
-             {"expected_bytes", amount.least}, {"first_wrong", json::array()}, {"digests", as_json(digests_.whole())}};
+  Report report;
+  report.outcome = Outcome::pass;
+  report.checked_bytes = found.checked;
+  report.wrong_bytes = found.source.bytes + found.target.bytes + found.output.bytes;
+  report.source_changed = found.source.bytes != 0;
+  report.expected_bytes = amount.least;
+  report.digests = digests_.whole();
   for (const auto* list : {&found.target.first, &found.output.first, &found.source.first}) {
     for (const auto& w : *list) {
-      if (reply["first_wrong"].size() < shown) reply["first_wrong"].push_back(as_json(w));
+      if (report.first_wrong.size() < shown) report.first_wrong.push_back(w);
     }
   }
   const auto compared_at = now_ns();
 
-  bool failed = wrong != 0;
-  std::string message;
-  Diagnosis cause;
-  if ((failed || !events.empty()) && content_->looks_at_everything())
-    cause = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
-  if (failed) {
-    message = std::to_string(wrong) + " wrong bytes";
+  if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
+    report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
+  if (report.wrong_bytes != 0) {
+    report.outcome = Outcome::fail;
+    report.message = std::to_string(report.wrong_bytes) + " wrong bytes";
     if (found.source.bytes)
-      message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
-    if (!transferred) message += " although nothing may be written before the error";
-    if (!cause.text.empty()) message += "; " + cause.text;
+      report.message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
+    if (!transferred) report.message += " although nothing may be written before the error";
+    if (!report.diagnosis.text.empty()) report.message += "; " + report.diagnosis.text;
   } else if (transferred) {
     // A connector program has no plan to count.
     std::optional<Diagnosis> other =
@@ -391,31 +383,22 @@ json OpenCase::compare(const json& request) {
                                     "moment {} of the compared bytes differed from now, first "
                                     "at {} offset {} ({})",
                                     early.bytes, w.region, w.offset, w.where));
-        reply["phase"] = name(Phase::complete);
-        reply["first_wrong"].push_back(as_json(w));
+        report.phase = Phase::complete;
+        report.first_wrong.push_back(w);
       }
     }
     if (other) {
-      failed = true;
-      cause = std::move(*other);
-      message = cause.text;
+      report.outcome = Outcome::fail;
+      report.diagnosis = std::move(*other);
+      report.message = report.diagnosis.text;
     }
   }
-  if (transferred && !found.target.first.empty()) {
-    if (json picture = draw(found.target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
-  }
+  if (transferred && !found.target.first.empty()) report.picture = draw(found.target.first.front().region);
   // The state of the data is reported only after a failure: it costs another pass over every byte.
-  if (failed || !events.empty() || request.value("state", false)) reply["state"] = state_of_data();
-  reply["outcome"] = failed ? "FAIL" : "PASS";
-  reply["class"] = cause.exact ? cause.fault_class : FaultClass::none;
-  reply["message"] = message;
-  reply["diagnosis"] = {{"class", cause.fault_class},
-                        {"exact", cause.exact},
-                        {"text", cause.text},
-                        {"what_to_do", cause.what_to_do},
-                        {"others", cause.others}};
-  reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
-  return reply;
+  if (report.outcome != Outcome::pass || !events.empty() || request.value("state", false)) report.state = state_of_data();
+  report.compare_ns = compared_at - start;
+  report.diagnose_ns = now_ns() - compared_at;
+  return report;
 }
 
 json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t bytes) const {
@@ -440,27 +423,27 @@ std::uint64_t OpenCase::digest_all() {
   return all;
 }
 
-json OpenCase::recheck() {
+LateWrite OpenCase::recheck() {
   const std::uint64_t now = digest_all();
-  const bool changed = content_->looks_at_everything() && now != compared_;
-  json reply{{"changed", changed}};
-  if (changed) {
-    Wrong late;
-    const auto producer_files = producer_views();
-    for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
-      if (i < producers_)
-        compare_producer(i, late);
-      else
-        compare_consumer(i, producer_files, late);
-    }
-    reply["late_bytes"] = late.bytes;
-    reply["message"] = "bytes changed after completion was reported" +
-                       (late.first.empty() ? std::string()
-                                           : ", first at " + late.first[0].region + " offset " +
-                                                 std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
-    compared_ = now;
+  LateWrite late;
+  late.changed = content_->looks_at_everything() && now != compared_;
+  if (!late.changed) return late;
+  Wrong wrong;
+  const auto producer_files = producer_views();
+  for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
+    if (i < producers_)
+      compare_producer(i, wrong);
+    else
+      compare_consumer(i, producer_files, wrong);
   }
-  return reply;
+  late.bytes = wrong.bytes;
+  late.message = "bytes changed after completion was reported";
+  if (!wrong.first.empty()) {
+    const WrongByte& w = wrong.first[0];
+    late.message += fmt::format(", first at {} offset {} ({})", w.region, w.offset, w.where);
+  }
+  compared_ = now;
+  return late;
 }
 
 }  // namespace kvcts::checker

@@ -28,11 +28,11 @@ class OpenCase {
   /// Writes poison and tags: the state before the transfer.
   nlohmann::json fill(int pass);
   /// Compares every byte of every file with its expected value; diagnoses a mismatch.
-  nlohmann::json compare(const nlohmann::json& request);
+  Report compare(const nlohmann::json& request);
   /// Current bytes of a region: {"hex"}. Throws std::runtime_error if there is no such region or byte.
   nlohmann::json look(const std::string& region, std::int64_t offset, std::int64_t bytes) const;
   /// Whether any byte changed since the last compare.
-  nlohmann::json recheck();
+  LateWrite recheck();
 
  private:
   struct File {

@@ -186,14 +186,14 @@ Task<Ended> Lane::execute(Attempt& a) {
     if (ended.kind == Kind::completed && !c.reader.name.empty()) ended = co_await read_back(a);
     if (ended.kind != Kind::completed) co_return ended;
     co_await compare(a, ended);
-    if (a.compared.value("outcome", "") ==
-        "FAIL") {  // does the rest arrive by itself? Then the next call is not what delivers it
+    if (a.compared->outcome ==
+        Outcome::fail) {  // does the rest arrive by itself? Then the next call is not what delivers it
       co_await sleep_ms(patience_ms);
       co_await look(a, "");
     }
-    if (a.pass + 1 >= c.passes || a.compared.value("outcome", "") != "PASS") break;
+    if (a.pass + 1 >= c.passes || a.compared->outcome != Outcome::pass) break;
     if (!is_program(c)) ended = co_await end_call(a, "release");  // the next pass posts anew
-    if (ended.kind != Kind::completed || !a.ending.is_null()) break;
+    if (ended.kind != Kind::completed || a.late) break;
   }
   if (ended.kind == Kind::completed && a.registered) ended = co_await finish(a);
   co_return ended;
@@ -236,39 +236,50 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
 
 /// Did the memory change since the last look? Keeps the first change and its call.
 Task<void> Lane::look(Attempt& a, const char* call) {
-  if (a.compared.is_null() || !a.ending.is_null()) co_return;
+  if (!a.compared || a.late) co_return;
   json request = {{"op", CheckerRequest::recheck}, {"key", a.key}};
   checker_.request(std::move(request));
-  json rechecked = co_await checker_reply(&a.resolved);
-  if (!rechecked.value("changed", false)) co_return;
-  a.ending = std::move(rechecked);
-  a.ending_call = call;
+  const json reply = co_await checker_reply(&a.resolved);
+  if (!reply.contains("late")) co_return;
+  LateWrite late = late_write_from_json(reply["late"]);
+  if (!late.changed) co_return;
+  a.late = std::move(late);
+  a.late_call = call;
 }
 
-Task<void> Lane::compare(Attempt& a, const Ended& ended) {
-  enter(a, Phase::compare);
+json Lane::compare_request(Attempt& a, const Ended& ended) {
+  if (is_ours(a.resolved)) return {{"op", CheckerRequest::compare}, {"case", std::move(a.written.document)}};
   json events = a.events;
   if (json event = event_of(ended); !event.is_null()) events.push_back(std::move(event));
-  json request = {{"op", CheckerRequest::compare},
-                  {"key", a.key},
-                  {"pass", std::min(a.pass, std::max(1, a.resolved.passes) - 1)},
-                  {"events", std::move(events)},
-                  {"planned", a.planned},
-                  {"moved", a.moved},
-                  {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
-                  // A provider's memory dies with the worker: what had arrived there is unknown.
-                  {"state", !has_provider(a.resolved) && (ended.kind == Kind::hung || ended.kind == Kind::crashed)}};
-  checker_.request(std::move(request));
-  a.compared = co_await checker_reply(&a.resolved);
+  const bool broken = ended.kind == Kind::hung || ended.kind == Kind::crashed;
+  return {{"op", CheckerRequest::compare},
+          {"key", a.key},
+          {"pass", std::min(a.pass, std::max(1, a.resolved.passes) - 1)},
+          {"events", std::move(events)},
+          {"planned", a.planned},
+          {"moved", a.moved},
+          {"transferred", a.transferred && !broken},
+          // A provider's memory dies with the worker: what had arrived there is unknown.
+          {"state", !has_provider(a.resolved) && broken}};
+}
+
+/// What the checker finds in the memory. Where our machine performs the steps, that is the whole case.
+Task<void> Lane::compare(Attempt& a, const Ended& ended) {
+  enter(a, Phase::compare);
+  checker_.request(compare_request(a, ended));
+  const json reply = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;
-  if (const auto error = a.compared.find("error"); error != a.compared.end()) {
-    a.compared = json{{"outcome", "ERROR"}, {"message", error->value("text", "the checker failed")}};
+  if (const auto error = reply.find("error"); error != reply.end()) {
+    a.compared.emplace();
+    a.compared->message = error->value("text", "the checker failed");
+    if (is_ours(a.resolved)) a.compared->phase = Phase::resolve;
+  } else {
+    a.compared = report_from_json(reply.at("report"));
   }
   if (has_provider(a.resolved)) a.result.facts["completion_snapshot"] = "none: the destination lies in memory of a provider";
-  const json times = a.compared.value("ns", json::object());
-  const std::int64_t diagnosing = std::clamp<std::int64_t>(times.value("diagnose", std::int64_t{0}), 0, total);
+  const std::int64_t diagnosing = std::clamp<std::int64_t>(a.compared->diagnose_ns, 0, total);
   spend(a, Phase::compare, total - diagnosing);
-  spend(a, Phase::diagnose, diagnosing);
+  if (diagnosing > 0) spend(a, Phase::diagnose, diagnosing);
 }
 
 }  // namespace kvcts::supervisor

@@ -14,18 +14,6 @@ std::string sentence_join(const std::string& first, const std::string& second) {
   return first + "; " + second;
 }
 
-Diagnosis diagnosis_of(const json& compared) {
-  Diagnosis diagnosis;
-  const auto found = compared.find("diagnosis");
-  if (found == compared.end() || !found->is_object()) return diagnosis;
-  diagnosis.fault_class = found->value("class", FaultClass::none);
-  diagnosis.exact = found->value("exact", false);
-  diagnosis.text = found->value("text", "");
-  diagnosis.what_to_do = found->value("what_to_do", "");
-  diagnosis.others = found->value("others", std::vector<std::string>{});
-  return diagnosis;
-}
-
 Diagnosis plain(FaultClass fault_class, std::string text) {
   Diagnosis diagnosis;
   diagnosis.fault_class = fault_class;
@@ -35,32 +23,23 @@ Diagnosis plain(FaultClass fault_class, std::string text) {
   return diagnosis;
 }
 
-void take_digests(const json& compared, CaseResult& result) {
-  const auto digests = compared.find("digests");
-  if (digests == compared.end()) return;
-  const auto side = [&](const char* name) {
-    return SideDigests{digests->at(name).value("before", ""), digests->at(name).value("after", "")};
-  };
-  result.digests = {side("producer"), side("consumer")};
+void take_extent(const Report& report, CaseResult& result) {
+  result.digests = report.digests;
+  result.checked_bytes = report.checked_bytes;
+  result.expected_bytes = report.expected_bytes;
 }
 
-void take_numbers(const json& compared, CaseResult& result) {
-  take_digests(compared, result);
-  result.checked_bytes = compared.value("checked_bytes", std::int64_t{0});
-  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
-  result.wrong_bytes = compared.value("wrong_bytes", std::int64_t{0});
-  if (const auto wrong = compared.find("first_wrong"); wrong != compared.end())
-    for (const json& one : *wrong)
-      result.first_wrong.push_back({one.value("region", ""), one.value("offset", std::int64_t{0}), one.value("expected", ""),
-                                    one.value("observed", ""), one.value("where", "")});
+void take_numbers(const Report& report, CaseResult& result) {
+  take_extent(report, result);
+  result.wrong_bytes = report.wrong_bytes;
+  result.moved_bytes = report.moved_bytes;
+  result.first_wrong = report.first_wrong;
 }
 
 /// "; the source was changed" and the state of the destination.
-std::string data_words(const json& compared) {
-  if (!compared.is_object()) return "the data is unavailable";
-  std::string words = compared.value("state", "");
-  if (compared.value("source_changed", false)) words = sentence_join(words, "the source changed");
-  return words;
+std::string data_words(const std::optional<Report>& report) {
+  if (!report) return "the data is unavailable";
+  return sentence_join(report->state, report->source_changed ? "the source changed" : "");
 }
 
 std::string where_words(const Ended& ended) {
@@ -102,34 +81,37 @@ namespace {
 /// How the case ended, and what the checker found in memory, if it compared.
 struct Account {
   const Ended& ended;
-  const json& compared;
-  bool looked{compared.is_object()};
-  Diagnosis found{looked ? diagnosis_of(compared) : Diagnosis{}};
-  bool changed{looked && compared.value("wrong_bytes", std::int64_t{0}) != 0};
+  const std::optional<Report>& compared;
+  Diagnosis found{compared ? compared->diagnosis : Diagnosis{}};
+  bool changed{compared && compared->wrong_bytes != 0};
+  std::string message{changed ? compared->message : ""};
   std::string where{where_words(ended)};
 };
 
 void decide_completed(const Account& it, CaseResult& result) {
-  if (!it.looked) return;
-  take_numbers(it.compared, result);
-  result.outcome = outcome_from_name(it.compared.value("outcome", "ERROR")).value_or(Outcome::error);
-  result.message = it.compared.value("message", "");
+  if (!it.compared) return;
+  const Report& report = *it.compared;
+  take_numbers(report, result);
+  result.outcome = report.outcome;
+  result.message = report.message;
   if (result.outcome == Outcome::pass) return;
-  result.phase = phase_from_name(it.compared.value("phase", "")).value_or(Phase::compare);
-  result.diagnosis = it.found;
-  if (const auto picture = it.compared.find("picture"); picture != it.compared.end() && picture->is_object())
-    result.picture = *picture;
+  result.phase = report.phase.value_or(Phase::compare);
+  result.hang = report.hang;
+  result.signal = report.signal;
+  result.diagnosis = report.diagnosis;
+  result.picture = report.picture;
+  if (report.hang || !report.signal.empty()) result.message = sentence_join(result.message, report.state);
   if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
 }
 
 void decide_refused(const Account& it, CaseResult& result) {
   const Ended& ended = it.ended;
-  if (it.looked) take_numbers(it.compared, result);
+  if (it.compared) take_numbers(*it.compared, result);
   if (!ended.call.empty()) {  // too late for a refusal
     result.outcome = Outcome::fail;
     result.diagnosis =
         plain(FaultClass::false_success, "completion was reported, and then " + ended.call + " failed: " + ended.text);
-    result.message = sentence_join(result.diagnosis.text, it.changed ? it.compared.value("message", "") : "");
+    result.message = sentence_join(result.diagnosis.text, it.message);
     return;
   }
   if (!it.changed && ended.moved.value_or(0) <= 0) {
@@ -143,12 +125,12 @@ void decide_refused(const Account& it, CaseResult& result) {
     result.diagnosis = plain(FaultClass::false_success, "it reports moved bytes, but the destination is unchanged");
   result.message = "refused " + it.where + " (" + ended.text + ") after bytes had moved";
   if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
-  result.message = sentence_join(result.message, it.changed ? it.compared.value("message", "") : result.diagnosis.text);
+  result.message = sentence_join(result.message, it.changed ? it.message : result.diagnosis.text);
 }
 
 void decide_raised(const Account& it, CaseResult& result) {
   const Ended& ended = it.ended;
-  if (it.looked) take_numbers(it.compared, result);
+  if (it.compared) take_numbers(*it.compared, result);
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
   if (result.diagnosis.fault_class == FaultClass::none) {
@@ -163,17 +145,9 @@ void decide_raised(const Account& it, CaseResult& result) {
   if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));
 }
 
-/// Copies the comparison of a case that ended badly; wrong bytes are not counted.
-void take_extent(const Account& it, CaseResult& result) {
-  if (!it.looked) return;
-  take_digests(it.compared, result);
-  result.checked_bytes = it.compared.value("checked_bytes", std::int64_t{0});
-  result.expected_bytes = it.compared.value("expected_bytes", std::int64_t{0});
-}
-
 void decide_hung(const Account& it, CaseResult& result) {
   const Ended& ended = it.ended;
-  take_extent(it, result);
+  if (it.compared) take_extent(*it.compared, result);  // half a transfer: wrong bytes are not counted
   result.outcome = Outcome::hang;
   result.hang = ended.hang;
   // The data after half a transfer explains nothing; but a reader that was given a wrong label does explain.
@@ -188,7 +162,7 @@ void decide_hung(const Account& it, CaseResult& result) {
   if (!ended.note.empty()) words += "; " + ended.note;
   if (!reading) {
     const std::string data = data_words(it.compared);
-    words = sentence_join(words, it.looked && data.starts_with("all ") ? data + ", the completion never did" : data);
+    words = sentence_join(words, data.starts_with("all ") ? data + ", the completion never did" : data);
   } else if (it.found.exact) {
     words = sentence_join(words, it.found.text);
   }
@@ -197,7 +171,7 @@ void decide_hung(const Account& it, CaseResult& result) {
 }
 
 void decide_crashed(const Account& it, CaseResult& result) {
-  take_extent(it, result);
+  if (it.compared) take_extent(*it.compared, result);
   result.outcome = Outcome::crash;
   result.signal = it.ended.signal;
   std::string words = it.ended.signal + " " + it.where;
@@ -210,7 +184,7 @@ void decide_crashed(const Account& it, CaseResult& result) {
 
 }  // namespace
 
-void decide(const Ended& ended, const json& compared, CaseResult& result) {
+void decide(const Ended& ended, const std::optional<Report>& compared, CaseResult& result) {
   const Account it{ended, compared};
   if (ended.kind != Kind::completed) result.phase = ended.phase;
   switch (ended.kind) {
@@ -249,36 +223,6 @@ void decide_stray(const std::string& stray, CaseResult& result) {
   result.message = stray;
 }
 
-void decide_script(const json& reply, CaseResult& result) {
-  if (const auto error = reply.find("error"); error != reply.end()) {
-    result.outcome = Outcome::error;
-    result.phase = Phase::resolve;
-    result.message = error->value("text", "the checker failed");
-    return;
-  }
-  take_numbers(reply, result);
-  result.outcome = outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error);
-  result.message = reply.value("message", "");
-  if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
-  if (result.outcome == Outcome::pass) return;
-  result.phase = phase_from_name(reply.value("phase", "")).value_or(Phase::compare);
-  result.diagnosis = diagnosis_of(reply);
-  if (const auto picture = reply.find("picture"); picture != reply.end() && picture->is_object()) result.picture = *picture;
-  if (result.outcome == Outcome::hang) {
-    result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
-    if (result.diagnosis.fault_class == FaultClass::none)
-      result.diagnosis =
-          plain(result.phase == Phase::read_back ? FaultClass::hang_kernel : FaultClass::hang_transfer, result.message);
-  }
-  if (result.outcome == Outcome::crash) {
-    result.signal = reply.value("signal", "");
-    if (result.diagnosis.fault_class == FaultClass::none) result.diagnosis = plain(FaultClass::crash, result.message);
-  }
-  if (const std::string state = reply.value("state", ""); !state.empty())
-    result.message = sentence_join(result.message, state);
-  if (result.outcome == Outcome::refused) result.diagnosis = {};
-}
-
 void decide_path(const json& path, const json& seen, CaseResult& result) {
   if (result.outcome != Outcome::pass) return;
   for (const auto& [key, wanted] : path.items()) {
@@ -294,20 +238,19 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
   }
 }
 
-void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call) {
-  const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
-  const bool all_arrived = rechecked.contains("late_bytes") && late == 0;
+void decide_late_write(const LateWrite& write, Ended::Kind ended, CaseResult& result, const std::string& call) {
+  const std::int64_t late = write.bytes;
+  const bool all_arrived = late == 0;
   std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
                       (call.empty() ? "" : " in " + call + ",") +
                       (ended == Kind::completed                          ? " after completion"
                        : ended == Kind::refused || ended == Kind::raised ? " after the failure was reported"
                                                                          : " afterwards");
-  const std::string detail = rechecked.value("message", "");
   if (ended == Kind::refused) {
     if (late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
     if (result.outcome == Outcome::refused) result.wrong_bytes = late;
     result.outcome = Outcome::fail;
-    words = sentence_join(words, detail);
+    words = sentence_join(words, write.message);
     // The new owner may have given the blocks to another request.
     if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain(FaultClass::stale_block, words);
     result.message = sentence_join(result.message, words);
@@ -333,14 +276,14 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
       all_arrived
           ? plain(FaultClass::read_before_ready,
                   "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
-          : plain(FaultClass::false_success, sentence_join(words, detail));
+          : plain(FaultClass::false_success, sentence_join(words, write.message));
   result.message = result.diagnosis.text;
 }
 
 void decide_departure(const Ended& ended, CaseResult& result) {
   const bool was_wrong = result.outcome != Outcome::pass && result.outcome != Outcome::refused;
   CaseResult end;
-  decide(ended, json::object(), end);  // the bytes were compared before
+  decide(ended, Report{}, end);  // the bytes were compared before
   const std::string words = end.message + ", after this case, the last of its workers";
   if (was_wrong) {  // a further fact
     result.message = sentence_join(result.message, words);

@@ -31,12 +31,9 @@ struct Ended {
 /// As the diagnoser receives it ("events" of the checker's compare request); null for a completed case.
 nlohmann::json event_of(const Ended& ended);
 
-/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: the checker's reply to
-/// compare; null = there is none, so nothing is said about the data.
-void decide(const Ended& ended, const nlohmann::json& compared, CaseResult& result);
-
-/// The same for a scripted case. `reply`: the checker's reply to script.
-void decide_script(const nlohmann::json& reply, CaseResult& result);
+/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: what the checker found; none =
+/// it was not asked, so nothing is said about the data.
+void decide(const Ended& ended, const std::optional<Report>& compared, CaseResult& result);
 
 /// If the case passed, checks what the engine's entry demands of its facts (`path`). `seen`: the facts; null = it
 /// reported none.
@@ -44,7 +41,7 @@ void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseRes
 
 /// The case's memory changed after its result was known. `ended`: what the transfer had reported by then. `call`: the
 /// call that ends something in which it happened; "" = spontaneously, some time later.
-void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call = "");
+void decide_late_write(const LateWrite& write, Ended::Kind ended, CaseResult& result, const std::string& call = "");
 
 /// Processes outlived the case. `stray`: which, in words.
 void decide_stray(const std::string& stray, CaseResult& result);

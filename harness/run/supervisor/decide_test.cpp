@@ -12,84 +12,55 @@ namespace {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-json compared(const std::string& outcome, std::int64_t wrong, FaultClass fault_class = FaultClass::none, bool exact = true) {
-  return {{"outcome", outcome},
-          {"wrong_bytes", wrong},
-          {"checked_bytes", 1000},
-          {"expected_bytes", 600},
-          {"state", wrong == 0 ? "no byte had arrived" : "100 of 600 bytes had arrived"},
-          {"message", wrong == 0 ? "" : std::to_string(wrong) + " wrong bytes"},
-          {"first_wrong",
-           json::array(
-               {{{"region", "consumer/g0/r0/kv"}, {"offset", 7}, {"expected", "01"}, {"observed", "02"}, {"where", "K"}}})},
-          {"diagnosis",
-           {{"class", fault_class}, {"exact", exact}, {"text", "told"}, {"what_to_do", "look"}, {"others", json::array()}}}};
+Report compared(Outcome outcome, std::int64_t wrong, FaultClass fault_class = FaultClass::none, bool exact = true) {
+  Report report;
+  report.outcome = outcome;
+  report.wrong_bytes = wrong, report.checked_bytes = 1000, report.expected_bytes = 600;
+  report.state = wrong == 0 ? "no byte had arrived" : "100 of 600 bytes had arrived";
+  if (wrong != 0) report.message = std::to_string(wrong) + " wrong bytes";
+  report.first_wrong = {{"consumer/g0/r0/kv", 7, "01", "02", "K"}};
+  report.diagnosis = {fault_class, exact, "told", "look", {}};
+  return report;
 }
 
-CaseResult result_of(const Ended& ended, const json& reply) {
+CaseResult result_of(const Ended& ended, const std::optional<Report>& report) {
   CaseResult result;
-  decide(ended, reply, result);
+  decide(ended, report, result);
   return result;
 }
 
 TEST(Decide, CompletedIsWhatTheCheckerSays) {
-  const CaseResult pass = result_of({}, compared("PASS", 0));
+  const CaseResult pass = result_of({}, compared(Outcome::pass, 0));
   EXPECT_EQ(pass.outcome, Outcome::pass);
   EXPECT_FALSE(pass.phase);
   EXPECT_EQ(pass.checked_bytes, 1000);
   EXPECT_EQ(pass.expected_bytes, 600);
-  const CaseResult fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
+  const CaseResult fail = result_of({}, compared(Outcome::fail, 5, FaultClass::axis_permuted));
   EXPECT_EQ(fail.outcome, Outcome::fail);
   EXPECT_EQ(fail.phase, Phase::compare);
   EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_EQ(fail.wrong_bytes, 5);
   ASSERT_EQ(fail.first_wrong.size(), 1u);
   EXPECT_EQ(fail.first_wrong[0].offset, 7);
-  EXPECT_EQ(result_of({}, {{"outcome", "nonsense"}}).outcome, Outcome::error);
+  EXPECT_EQ(result_of({}, Report{}).outcome, Outcome::error);
 }
 
-TEST(DecideScript, TheReplySaysHowItEnded) {
-  const auto decided = [](const json& reply) {
-    CaseResult result;
-    decide_script(reply, result);
-    return result;
-  };
-  const CaseResult pass = decided(compared("PASS", 0));
-  EXPECT_EQ(pass.outcome, Outcome::pass);
-  EXPECT_FALSE(pass.phase);
-  EXPECT_EQ(pass.checked_bytes, 1000);
-
-  json reply = compared("FAIL", 5, FaultClass::stale_block);
-  reply["phase"] = "compare";
-  const CaseResult fail = decided(reply);
-  EXPECT_EQ(fail.outcome, Outcome::fail);
-  EXPECT_EQ(fail.phase, Phase::compare);
-  EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::stale_block);
-  EXPECT_EQ(fail.wrong_bytes, 5);
-  EXPECT_EQ(fail.first_wrong.size(), 1U);
-  EXPECT_EQ(fail.message, "5 wrong bytes; 100 of 600 bytes had arrived");
-
-  reply["outcome"] = "HANG", reply["phase"] = "read back", reply["hang"] = "stalled", reply["diagnosis"] = json::object();
-  const CaseResult hang = decided(reply);
+TEST(Decide, OurMachineSaysHowItEnded) {
+  Report report = compared(Outcome::hang, 5);
+  report.phase = Phase::read_back, report.hang = HangKind::stalled;
+  const CaseResult hang = result_of({}, report);
   EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_EQ(hang.phase, Phase::read_back);
   EXPECT_EQ(hang.hang, HangKind::stalled);
-  EXPECT_EQ(hang.diagnosis.fault_class, FaultClass::hang_kernel);
+  EXPECT_EQ(hang.wrong_bytes, 5);
 
-  reply["outcome"] = "CRASH", reply["phase"] = "transfer", reply["signal"] = "SIGBUS";
-  const CaseResult crash = decided(reply);
-  EXPECT_EQ(crash.outcome, Outcome::crash);
-  EXPECT_EQ(crash.signal, "SIGBUS");
-  EXPECT_EQ(crash.diagnosis.fault_class, FaultClass::crash);
+  report.outcome = Outcome::crash, report.phase = Phase::transfer, report.signal = "SIGBUS";
+  EXPECT_EQ(result_of({}, report).outcome, Outcome::crash);
+  EXPECT_EQ(result_of({}, report).signal, "SIGBUS");
 
-  reply["outcome"] = "REFUSED";
-  const CaseResult refused = decided(reply);
-  EXPECT_EQ(refused.outcome, Outcome::refused);
-  EXPECT_EQ(refused.diagnosis.fault_class, FaultClass::none);
-
-  const CaseResult error = decided({{"error", {{"text", "checker: step 'move2': too few"}}}});
-  EXPECT_EQ(error.outcome, Outcome::error);
-  EXPECT_EQ(error.message, "checker: step 'move2': too few");
-  EXPECT_EQ(decided({{"outcome", "nonsense"}}).outcome, Outcome::error);
+  report.outcome = Outcome::refused, report.diagnosis.fault_class = FaultClass::stale_block;
+  EXPECT_EQ(result_of({}, report).outcome, Outcome::refused);
+  EXPECT_EQ(result_of({}, report).diagnosis.fault_class, FaultClass::none);
 }
 
 TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
@@ -97,12 +68,12 @@ TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
   ended.kind = Kind::refused;
   ended.phase = Phase::plan;
   ended.text = "head slices are not contiguous";
-  const CaseResult clean = result_of(ended, compared("PASS", 0, FaultClass::wrong_stride));
+  const CaseResult clean = result_of(ended, compared(Outcome::pass, 0, FaultClass::wrong_stride));
   EXPECT_EQ(clean.outcome, Outcome::refused);
   EXPECT_EQ(clean.phase, Phase::plan);
   EXPECT_EQ(clean.message, "head slices are not contiguous");
   EXPECT_EQ(clean.diagnosis.fault_class, FaultClass::none);
-  const CaseResult dirty = result_of(ended, compared("FAIL", 100));
+  const CaseResult dirty = result_of(ended, compared(Outcome::fail, 100));
   EXPECT_EQ(dirty.outcome, Outcome::fail);
   EXPECT_NE(dirty.message.find("after bytes had moved"), std::string::npos);
 }
@@ -113,12 +84,12 @@ TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
   ended.phase = Phase::registration;
   ended.type = "ValueError";
   ended.text = "not enough values to unpack (expected 5, got 3)";
-  const CaseResult named = result_of(ended, compared("PASS", 0, FaultClass::rank_mismatch));
+  const CaseResult named = result_of(ended, compared(Outcome::pass, 0, FaultClass::rank_mismatch));
   EXPECT_EQ(named.outcome, Outcome::fail);
   EXPECT_EQ(named.phase, Phase::registration);
   EXPECT_EQ(named.diagnosis.fault_class, FaultClass::rank_mismatch);
   EXPECT_NE(named.message.find("ValueError: not enough values to unpack (expected 5, got 3)"), std::string::npos);
-  EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, FaultClass::crash);
+  EXPECT_EQ(result_of(ended, compared(Outcome::pass, 0)).diagnosis.fault_class, FaultClass::crash);
 }
 
 TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
@@ -144,8 +115,8 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
   ended.kind = Kind::hung;
   ended.phase = Phase::complete;
   ended.hang = HangKind::stalled;
-  json reply = compared("FAIL", 600);
-  reply["state"] = "all 600 bytes had arrived";
+  Report reply = compared(Outcome::fail, 600);
+  reply.state = "all 600 bytes had arrived";
   const CaseResult done = result_of(ended, reply);
   EXPECT_EQ(done.outcome, Outcome::hang);
   EXPECT_EQ(done.hang, HangKind::stalled);
@@ -153,11 +124,11 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
   EXPECT_NE(done.message.find("all 600 bytes had arrived, the completion never did"), std::string::npos);
   EXPECT_EQ(done.wrong_bytes, 0);  // half a transfer is not judged byte for byte
   ended.phase = Phase::read_back;
-  EXPECT_EQ(result_of(ended, compared("FAIL", 600, FaultClass::axis_permuted)).diagnosis.fault_class,
+  EXPECT_EQ(result_of(ended, compared(Outcome::fail, 600, FaultClass::axis_permuted)).diagnosis.fault_class,
             FaultClass::axis_permuted);
-  EXPECT_EQ(result_of(ended, compared("FAIL", 600, FaultClass::axis_permuted, false)).diagnosis.fault_class,
+  EXPECT_EQ(result_of(ended, compared(Outcome::fail, 600, FaultClass::axis_permuted, false)).diagnosis.fault_class,
             FaultClass::hang_kernel);
-  EXPECT_NE(result_of(ended, nullptr).message, "");
+  EXPECT_NE(result_of(ended, std::nullopt).message, "");
 }
 
 TEST(Decide, CrashesCarryTheSignal) {
@@ -166,7 +137,7 @@ TEST(Decide, CrashesCarryTheSignal) {
   ended.phase = Phase::transfer;
   ended.role = "consumer";
   ended.signal = "SIGBUS";
-  const CaseResult result = result_of(ended, compared("FAIL", 100));
+  const CaseResult result = result_of(ended, compared(Outcome::fail, 100));
   EXPECT_EQ(result.outcome, Outcome::crash);
   EXPECT_EQ(result.signal, "SIGBUS");
   EXPECT_EQ(result.message, "SIGBUS in transfer (consumer); 100 of 600 bytes had arrived");
@@ -174,36 +145,36 @@ TEST(Decide, CrashesCarryTheSignal) {
 }
 
 TEST(Decide, LateWritesTurnAPassIntoAFailure) {
-  CaseResult pass = result_of({}, compared("PASS", 0));
-  decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, Ended::Kind::completed, pass);
+  CaseResult pass = result_of({}, compared(Outcome::pass, 0));
+  decide_late_write({true, 64, "first at offset 5"}, Ended::Kind::completed, pass);
   EXPECT_EQ(pass.outcome, Outcome::fail);
   EXPECT_EQ(pass.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
-  CaseResult fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
-  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, fail);
+  CaseResult fail = result_of({}, compared(Outcome::fail, 5, FaultClass::axis_permuted));
+  decide_late_write({true, 64, ""}, Ended::Kind::completed, fail);
   EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
-  CaseResult arrived_late = result_of({}, compared("FAIL", 5, FaultClass::silently_skipped));
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
+  CaseResult arrived_late = result_of({}, compared(Outcome::fail, 5, FaultClass::silently_skipped));
+  decide_late_write({true, 0, ""}, Ended::Kind::completed, arrived_late);
   EXPECT_EQ(arrived_late.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived_late.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
-  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
+  decide_late_write({true, 64, ""}, Ended::Kind::refused, refused);
   EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, but wrote anyway
   EXPECT_EQ(refused.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
   CaseResult whole;
   whole.outcome = Outcome::refused;
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::refused, whole);
+  decide_late_write({true, 0, ""}, Ended::Kind::refused, whole);
   EXPECT_EQ(whole.message, "bytes changed after the failure was reported: by now all of the transfer has arrived");
   Ended half_way;
   half_way.kind = Ended::Kind::refused;
   half_way.phase = Phase::complete;
   half_way.text = "the engine returned -1";
-  CaseResult half = result_of(half_way, compared("FAIL", 5));
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never reported completion
+  CaseResult half = result_of(half_way, compared(Outcome::fail, 5));
+  decide_late_write({true, 0, ""}, half_way.kind, half);  // never reported completion
   EXPECT_EQ(half.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(half.wrong_bytes, 5);
   EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved"))
@@ -213,14 +184,14 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
 }
 
 TEST(Decide, ACallThatEndsSomethingIsNamed) {
-  CaseResult arrived = result_of({}, compared("FAIL", 5, FaultClass::silently_skipped));
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived, "release()");
+  CaseResult arrived = result_of({}, compared(Outcome::fail, 5, FaultClass::silently_skipped));
+  decide_late_write({true, 0, ""}, Ended::Kind::completed, arrived, "release()");
   EXPECT_EQ(arrived.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived.phase, Phase::complete);
   EXPECT_EQ(arrived.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
-  CaseResult changed = result_of({}, compared("PASS", 0));
-  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, changed, "close()");
+  CaseResult changed = result_of({}, compared(Outcome::pass, 0));
+  decide_late_write({true, 64, ""}, Ended::Kind::completed, changed, "close()");
   EXPECT_EQ(changed.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(changed.message, "64 bytes changed in close(), after completion");
   Ended late_no;
@@ -228,7 +199,7 @@ TEST(Decide, ACallThatEndsSomethingIsNamed) {
   late_no.phase = Phase::complete;
   late_no.call = "release()";
   late_no.text = "busy";
-  const CaseResult refused = result_of(late_no, compared("PASS", 0));
+  const CaseResult refused = result_of(late_no, compared(Outcome::pass, 0));
   EXPECT_EQ(refused.outcome, Outcome::fail) << "too late for a refusal";
   EXPECT_EQ(refused.message, "completion was reported, and then release() failed: busy");
 }
@@ -240,7 +211,8 @@ TEST(Decide, ABadEndIsToldOfTheLastCase) {
   end.role = "consumer";
   end.call = "close()";
   end.signal = "SIGSEGV";
-  CaseResult pass = result_of({}, compared("PASS", 0)), fail = result_of({}, compared("FAIL", 5, FaultClass::axis_permuted));
+  CaseResult pass = result_of({}, compared(Outcome::pass, 0)),
+             fail = result_of({}, compared(Outcome::fail, 5, FaultClass::axis_permuted));
   decide_departure(end, pass);
   EXPECT_EQ(pass.outcome, Outcome::crash);
   EXPECT_EQ(pass.signal, "SIGSEGV");
@@ -279,9 +251,9 @@ TEST(Watch, LastsAsLongAsSomebodyCouldWrite) {
   ::setenv("KVCTS_ENGINE_PATH", "/elsewhere", 1);  // another library of that name
   EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
   ::unsetenv("KVCTS_ENGINE_PATH");
-  resolved.connector.kind = "program";
+  resolved.performer = Performer::program;
   EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
-  resolved.connector.kind = "reference";
+  resolved.performer = Performer::engine;
   resolved.engine.plugin = "kvcts_engine_shm";
   EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
   resolved.settle_ms = 0;

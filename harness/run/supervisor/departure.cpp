@@ -64,15 +64,15 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
         co_await wake_.wait(last->due_ns);
       }
       if (a.opened) {
-        a.compared = json::object();
+        a.compared.emplace();
         co_await look(a, "");
-        if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result);
-        a.ending = nullptr;
+        if (a.late) decide_late_write(*a.late, last->ended, a.result);
+        a.late.reset();
       }
     }
     co_await part_from_workers(a);
     if (a.opened) {
-      if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result, a.ending_call);
+      if (a.late) decide_late_write(*a.late, last->ended, a.result, a.late_call);
       json close = {{"op", CheckerRequest::close}, {"key", a.key}};
       checker_.request(std::move(close));
       co_await checker_reply(nullptr);

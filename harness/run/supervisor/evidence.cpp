@@ -71,6 +71,20 @@ std::string status_text(const process::StatusView& status, std::int64_t now) {
   return out.str();
 }
 
+std::string events_text(const std::vector<nlohmann::json>& events) {
+  std::string out;
+  for (const nlohmann::json& event : events) {
+    std::string line = event.value("step", "") + " " + event.value("op", "");
+    for (const auto& [key, value] : event.items()) {
+      if (key == "step" || key == "op" || key == "backing" || value.is_null() || (value.is_structured() && value.empty()))
+        continue;
+      line += " " + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text) {
   if (text.empty()) return;
   if (text.size() <= evidence_cap) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "case/result.hpp"
 #include "process/status_view.hpp"
@@ -17,6 +18,8 @@ std::string proc_text(pid_t pid);
 std::string status_text(const process::StatusView& status, std::int64_t now_ns);
 /// "3 of 4,294,967,192"; "" if nothing was ever reported.
 std::string progress_text(const process::StatusView& status);
+/// What the steps of our machine reported, one line per event: "move2 move bytes=1280 moved=true".
+std::string events_text(const std::vector<nlohmann::json>& events);
 /// Adds evidence, capped at 64 KiB (beginning and end are kept); empty text adds nothing.
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
 /// First folder of PATH that has such a program; "" = none.

@@ -150,9 +150,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
   Ended ended = resolve(a);
   spend(a, Phase::resolve, now_ns() - begin);
   if (ended.kind != Kind::completed) {
-    decide(ended, nullptr, a.result);
-  } else if (a.resolved.scripted()) {
-    co_await run_script(a);
+    decide(ended, std::nullopt, a.result);
   } else {
     ended = co_await host(a);
     co_await conclude(a, ended);
@@ -179,7 +177,7 @@ Ended Lane::resolve(Attempt& a) {
     ended.text = error.what();
     return ended;
   }
-  const auto aside = a.resolved.scripted() ? run_.set_aside.end() : run_.set_aside.find(a.resolved.engine.plugin);
+  const auto aside = run_.set_aside.find(a.resolved.engine.plugin);
   if (aside != run_.set_aside.end()) {
     ended.kind = Kind::skipped;
     ended.phase = Phase::registration;
@@ -223,7 +221,13 @@ Task<Ended> Lane::open_case(Attempt& a) {
 /// Runs the case to its end. A failure is compared as soon as it is reported; later writes from workers that live on
 /// are late (settle()).
 Task<Ended> Lane::host(Attempt& a) {
-  Ended ended = co_await open_case(a);
+  Ended ended;
+  if (is_ours(a.resolved)) {
+    checker_.need();
+    co_await compare(a, ended);
+    co_return ended;
+  }
+  ended = co_await open_case(a);
   if (ended.kind == Kind::completed) ended = co_await execute(a);
   a.fds.clear();
   bool looked = false;
@@ -252,7 +256,7 @@ Task<Ended> Lane::host(Attempt& a) {
 Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
   CaseResult& result = a.result;
   decide(ended, a.compared, result);
-  if (!a.ending.is_null()) decide_late_write(a.ending, ended.kind, result, a.ending_call);
+  if (a.late) decide_late_write(*a.late, ended.kind, result, a.late_call);
   decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
   if (run_.options.look && a.opened) {
     const Look& look = *run_.options.look;
@@ -264,8 +268,10 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
     checker_.request(std::move(request));
     add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
   }
-  if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass))
-    add_evidence(result, "plan", process::dump(a.plan));
+  if (run_.options.keep_plans || result.outcome != Outcome::pass) {
+    if (!a.plan.is_null()) add_evidence(result, "plan", process::dump(a.plan));
+    if (a.compared) add_evidence(result, "events", events_text(a.compared->events));
+  }
   if (!a.stray.empty()) decide_stray(a.stray, result);
   if (a.planned > 0) result.planned_bytes = a.planned;
   if (a.moved > 0) result.moved_bytes = a.moved;

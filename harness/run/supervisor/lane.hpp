@@ -23,7 +23,8 @@
 namespace kvcts::supervisor {
 
 /// The connector is a separate program (connector/program/): it moves the bytes itself, and both of its sides take part.
-inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
+inline bool is_program(const ResolvedCase& c) { return c.performer == Performer::program; }
+inline bool is_ours(const ResolvedCase& c) { return c.performer == Performer::machine; }
 
 /// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp
 /// (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle).
@@ -84,12 +85,12 @@ class Lane {
     std::int64_t planned{-1}, moved{-1};
     int pass{0};
     nlohmann::json plan;  ///< the reply to "plan"
-    nlohmann::json compared;
+    std::optional<Report> compared;
     bool transferred{false};
     bool opened{false};
-    bool registered{false};   ///< workers hold the case: finish() is due
-    nlohmann::json ending;    ///< the reply to recheck if the memory changed in a call that ends something
-    std::string ending_call;  ///< that call, "release()"
+    bool registered{false};         ///< workers hold the case: finish() is due
+    std::optional<LateWrite> late;  ///< the memory changed in a call that ends something
+    std::string late_call;          ///< that call, "release()"
     std::int64_t last_pid{-1};
     std::string stray;  ///< processes that outlived the case, in words
     std::int64_t since_ns{0};
@@ -123,7 +124,7 @@ class Lane {
   Task<Ended> transfer(Attempt& a);
   Task<Ended> read_back(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
-  Task<void> run_script(Attempt& a);
+  static nlohmann::json compare_request(Attempt& a, const Ended& ended);
   Task<void> choose_workers(const ResolvedCase& resolved);
   Task<Ended> set_up_workers(Attempt& a);
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);

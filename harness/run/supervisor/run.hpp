@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "process/procfs.hpp"
+#include "run/supervisor/child.hpp"
 #include "run/supervisor/loop.hpp"
 #include "run/supervisor/ports.hpp"
 #include "run/supervisor/supervisor.hpp"

@@ -40,6 +40,7 @@ TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
   scripted.id = "scripted";
   scripted.arch = "cpu";
   scripted.dtype = "bf16";
+  scripted.performer = Performer::machine;
   scripted.facts = {{"scripted", true}};
   script::Memory memory;
   memory.bytes = 64;

@@ -99,7 +99,10 @@ Task<void> Lane::settle(bool all, std::uint64_t only) {
         if (workers_ && workers_->id == w.workers) workers_->to_forget.push_back(w.key);
         for (const auto& kept : kept_)
           if (kept->id == w.workers) kept->to_forget.push_back(w.key);
-        if (rechecked.value("changed", false)) decide_late_write(rechecked, w.ended, w.result);
+        if (const auto late = rechecked.find("late"); late != rechecked.end()) {
+          const LateWrite write = late_write_from_json(*late);
+          if (write.changed) decide_late_write(write, w.ended, w.result);
+        }
         if (rechecked.contains("error")) {
           w.result.outcome = Outcome::error;
           w.result.message = rechecked["error"].value("text", "recheck failed");

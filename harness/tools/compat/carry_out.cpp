@@ -22,12 +22,12 @@ struct Area {
 };
 
 /// The first wrong places: who belongs there.
-std::vector<std::string> places(const json& compared) {
+std::vector<std::string> places(const Report& report) {
   std::vector<std::string> out;
-  for (const auto& one : compared.value("first_wrong", json::array())) {
+  for (const WrongByte& one : report.first_wrong) {
     if (out.size() == 3) break;
-    out.push_back(one.value("region", "") + " + " + std::to_string(one.value("offset", std::int64_t{0})) + ": expected " +
-                  one.value("expected", "") + " (" + one.value("where", "") + "), found " + one.value("observed", ""));
+    out.push_back(one.region + " + " + std::to_string(one.offset) + ": expected " + one.expected + " (" + one.where +
+                  "), found " + one.observed);
   }
   return out;
 }
@@ -88,13 +88,13 @@ Carried carry_out(const ResolvedCase& resolved) {
     for (const Copy& copy : plan.copies)
       std::memcpy(sides[1][static_cast<std::size_t>(copy.dst)].data + copy.dst_offset,
                   sides[0][static_cast<std::size_t>(copy.src)].data + copy.src_offset, static_cast<std::size_t>(copy.bytes));
-    const json compared = open.compare(
+    const Report report = open.compare(
         {{"pass", pass}, {"planned", total}, {"moved", total}, {"transferred", true}, {"events", json::array()}});
-    if (compared.value("outcome", "") == "PASS") continue;
+    if (report.outcome == Outcome::pass) continue;
     out.end = Carried::End::wrong;
-    out.text = compared.value("message", "");
-    out.fault_class = compared.value("class", FaultClass::none);
-    out.bytes = places(compared);
+    out.text = report.message;
+    if (report.diagnosis.exact) out.fault_class = report.diagnosis.fault_class;
+    out.bytes = places(report);
     return out;
   }
   return out;

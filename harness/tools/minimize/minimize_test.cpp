@@ -9,6 +9,7 @@
 #include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve.hpp"
 #include "diagnose/run.hpp"
+#include "run/supervisor/decide.hpp"
 #include "testing/checkout.hpp"
 #include "tools/minimize/reductions.hpp"
 
@@ -28,17 +29,10 @@ CaseSpec spec_of(const std::string& file, const std::string& id) {
 }
 
 CaseResult play(const ResolvedCase& resolved) {
-  const nlohmann::json reply = script::run_script(resolved.script, resolved.seed);
+  const Report report = script::run_script(resolved.script, resolved.seed);
   CaseResult r;
   r.id = resolved.id;
-  r.outcome = *outcome_from_name(reply.at("outcome").get<std::string>());
-  r.message = reply.value("message", "");
-  r.wrong_bytes = reply.value("wrong_bytes", std::int64_t{0});
-  r.signal = reply.value("signal", "");
-  if (reply.contains("phase")) r.phase = phase_from_name(reply["phase"].get<std::string>());
-  if (reply.contains("diagnosis"))
-    r.diagnosis.fault_class = reply["diagnosis"].value("class", FaultClass::none),
-    r.diagnosis.exact = reply["diagnosis"].value("exact", false);
+  supervisor::decide({}, report, r);
   return r;
 }
 

@@ -14,9 +14,8 @@ namespace {
 
 Ending run_one(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
   try {
-    const nlohmann::json reply = script::run_script(resolve_script(spec, catalogue), spec.seed);
-    return {outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error),
-            reply.value("class", FaultClass::none), reply.value("message", "")};
+    Report report = script::run_script(resolve_script(spec, catalogue), spec.seed);
+    return {report.outcome, report.diagnosis.fault_class, std::move(report.message)};
   } catch (const std::exception& error) {
     return {Outcome::error, FaultClass::none, error.what()};
   }

@@ -23,7 +23,7 @@ void watch(const Saboteur& saboteur, ResolvedCase& c) {
 }  // namespace
 
 bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
-  if (c.scripted() || c.groups.empty()) return false;
+  if (c.groups.empty()) return false;
   // Correct code must PASS: a case that expects something else shows nothing.
   if (std::any_of(c.expected.begin(), c.expected.end(), [](const Expected& e) { return e.outcome != Outcome::pass; }))
     return false;
