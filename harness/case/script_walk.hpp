@@ -29,5 +29,6 @@ void each_view(S& script, F&& f) {
 
 /// "P" of "P/kv.L0".
 inline std::string memory_of(const std::string& place) { return place.substr(0, place.find('/')); }
+inline std::string memory_of(const View& view) { return memory_of(view.of); }
 
 }  // namespace kvcts::script

@@ -126,12 +126,12 @@ bool picked(const Picks& picks, std::int64_t value) {
 std::vector<std::int64_t> ids_in(const Request& request, const View& view,
                                  const std::optional<std::vector<std::int64_t>>& instead) {
   if (instead) return *instead;
-  const auto ids = request.blocks.find(Arena::memory_of(view));
+  const auto ids = request.blocks.find(memory_of(view));
   return ids == request.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
 }
 
 std::vector<std::int64_t> positions_in(const Request& request, const View& view) {
-  const auto positions = request.positions.find(Arena::memory_of(view));
+  const auto positions = request.positions.find(memory_of(view));
   return positions == request.positions.end() ? std::vector<std::int64_t>{} : positions->second;
 }
 

@@ -402,7 +402,7 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   // What is at the source now was there when it moved, unless a later write changed it.
   const auto memories = [](const std::vector<View>& views) {
     std::set<std::string> out;
-    for (const View& view : views) out.insert(Arena::memory_of(view));
+    for (const View& view : views) out.insert(memory_of(view));
     return out;
   };
   const std::set<std::string> sources = memories(body.from);

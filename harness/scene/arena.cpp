@@ -37,8 +37,6 @@ layout::Cache cache_of(const View& view) {
   return known.emplace(view.cache, layout::cache_from_text(view.cache)).first->second;
 }
 
-std::string Arena::memory_of(const View& view) { return view.of.substr(0, view.of.find('/')); }
-
 Arena::Arena(const Script& script) : script_(script) {
   // Memories that own their bytes first; those that share them need their places.
   for (const auto& [name, memory] : script.memories) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "case/script.hpp"
+#include "case/script_walk.hpp"
 #include "layout/layout.hpp"
 
 namespace kvcts::script {
@@ -50,8 +51,6 @@ class Arena {
   /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one backing, places them consecutively
   /// from there.
   std::vector<Place> places(const View& view, const layout::Cache& cache) const;
-  /// Name of the memory that `view.of` is in.
-  static std::string memory_of(const View& view);
   /// "P/kv.L0" for a place in a pool, with the offset from there; the backing's name elsewhere.
   std::string name_of(Place place, std::int64_t& offset) const;
   /// The first offset after a place where another name may begin; at the latest, the end of its backing.

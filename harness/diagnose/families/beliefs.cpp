@@ -77,7 +77,7 @@ void propose_some_beliefs(Workshop& w) {
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
-        const std::string memory = Arena::memory_of(views[v]);
+        const std::string memory = memory_of(views[v]);
         const auto declared = w.script().memories.find(memory);
         if (declared == w.script().memories.end() || views[v].cache.empty() || views[v].cache != declared->second.view.cache)
           continue;

@@ -225,7 +225,7 @@ void propose_fits(Workshop& w) {
         std::size_t numbers = 0;
         FaultClass fault_class = class_of(declared, *now, words, numbers);
         // A base counted in elements of another width, in memory that holds both.
-        if (const auto memory = w.script().memories.find(Arena::memory_of(views[v]));
+        if (const auto memory = w.script().memories.find(memory_of(views[v]));
             memory != w.script().memories.end() && !now->planes.empty()) {
           const std::int64_t base = memory->second.view.offset,
                              moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
@@ -254,7 +254,7 @@ void propose_fits(Workshop& w) {
             }
           }
         }
-        w.attempt(fault_class, "wherever " + Arena::memory_of(views[v]) + " is used: " + words, std::move(bodies));
+        w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(bodies));
         w.involved(false);
       }
     }

@@ -35,7 +35,7 @@ void propose_beliefs(Workshop& w,
             bool changed = false;
             for (auto* views : {&a.from, &a.to}) {
               for (View& view : *views) {
-                if (view.cache != memory.view.cache || (!alike && Arena::memory_of(view) != name)) continue;
+                if (view.cache != memory.view.cache || (!alike && memory_of(view) != name)) continue;
                 view.cache = now;
                 changed = true;
               }

@@ -65,8 +65,8 @@ void propose_memories(Workshop& w) {
       for (const bool at_source : {true, false}) {
         const auto& views = at_source ? a.from : a.to;
         for (std::size_t v = 0; v < views.size(); ++v) {
-          if (Arena::memory_of(views[v]) == name) continue;
-          const std::string was = Arena::memory_of(views[v]);
+          if (memory_of(views[v]) == name) continue;
+          const std::string was = memory_of(views[v]);
           const std::string words = name + " instead of " + was + " in " + name_of(w, i);
           Action body = a;
           View& view = (at_source ? body.from : body.to)[v];

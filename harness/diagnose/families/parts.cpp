@@ -155,10 +155,10 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
       }
       for (std::size_t v = 0; v < views.size(); ++v) {
         if (mask >> v & 1) continue;
-        missing += (missing.empty() ? "" : ", ") + Arena::memory_of(views[v]);
+        missing += (missing.empty() ? "" : ", ") + memory_of(views[v]);
         for (const View& other : kept) {
           layers = layers && domain_of(views[v], Axis::layer) != domain_of(other, Axis::layer);
-          const auto rank = [&](const View& view) { return w.script().memories.at(Arena::memory_of(view)).rank; };
+          const auto rank = [&](const View& view) { return w.script().memories.at(memory_of(view)).rank; };
           heads = heads || domain_of(views[v], Axis::head) != domain_of(other, Axis::head) || rank(views[v]) != rank(other);
         }
       }

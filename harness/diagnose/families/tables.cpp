@@ -226,7 +226,7 @@ void propose_beyond(Workshop& w) {
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = ids;
       w.attempt(FaultClass::wrong_block_id,
-                "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) +
+                "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
                     ", beyond what the pool has, in " + name_of(w, i),
                 i, body);
     }

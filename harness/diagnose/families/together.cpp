@@ -32,13 +32,12 @@ void propose_shared_orders(Workshop& w) {
     for (const Hypothesis& mistake : w.local(i)) {
       if (mistake.bodies[i].size() != 1 || mistake.bodies[i][0].to.size() != 1) continue;
       const Action& wrote = mistake.bodies[i][0];
-      const std::string memory = Arena::memory_of(wrote.to[0]);
+      const std::string memory = memory_of(wrote.to[0]);
       Bodies bodies = mistake.bodies;
       bool any = false;
       for (std::size_t k = i + 1; k < bodies.size(); ++k) {
         for (Action& a : bodies[k]) {
-          if (a.from.size() != 1 || Arena::memory_of(a.from[0]) != memory ||
-              (a.op != Operation::move && a.op != Operation::read))
+          if (a.from.size() != 1 || memory_of(a.from[0]) != memory || (a.op != Operation::move && a.op != Operation::read))
             continue;
           for (Picks Selection::* axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
             if (!(wrote.pick_to.*axis) || a.pick.*axis || a.pick_to.*axis) continue;

@@ -17,7 +17,7 @@ bool through_views(const Action& a) {
          a.op == Operation::get || (a.op == Operation::fill && !a.request.empty());
 }
 
-std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
+std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : memory_of(views.front()); }
 
 std::int64_t slots_of(const View& view) {
   std::int64_t n = 1;
@@ -46,7 +46,7 @@ std::optional<Ids> table_at(const Workshop& w, std::size_t step, bool at_source,
   const auto& given = at_source ? a.from_blocks : a.to_blocks;
   const auto& views = at_source ? a.from : a.to;
   if (given || view >= views.size()) return given;
-  return table_of(w, step, a.request, Arena::memory_of(views[view]));
+  return table_of(w, step, a.request, memory_of(views[view]));
 }
 
 Ids outvoted(Ids table, const TableVotes& votes) {

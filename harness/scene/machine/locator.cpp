@@ -76,7 +76,7 @@ Spot PlaneLocator::at(std::int64_t sum) const {
   return {start_.backing, bit, width};
 }
 
-ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(Arena::memory_of(view)), align_(view.align) {
+ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(memory_of(view)), align_(view.align) {
   const layout::Cache cache = cache_of(view);
   const std::vector<Place> starts = arena.places(view, cache);
   for (const layout::Plane& plane : cache.planes) {
