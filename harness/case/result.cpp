@@ -133,6 +133,14 @@ struct Fields<Diagnosis> {
   };
 };
 template <>
+struct Fields<Finding> {
+  static constexpr std::tuple table{
+      Field{"text", &Finding::text, When::always},
+      Field{"bytes", &Finding::bytes, When::always},
+      Field{"vague", &Finding::vague, When::if_set},
+  };
+};
+template <>
 struct Fields<EvidenceFile> {
   static constexpr std::tuple table{
       Field{"kind", &EvidenceFile::kind, When::always},
@@ -181,6 +189,7 @@ struct Fields<Report> {
       Field{"state", &Report::state, When::if_set},
       Field{"source_changed", &Report::source_changed, When::if_set},
       Field{"diagnosis", &Report::diagnosis, When::if_set},
+      Field{"what_happened", &Report::what_happened, When::if_set},
       Field{"checked_bytes", &Report::checked_bytes, When::always},
       Field{"expected_bytes", &Report::expected_bytes, When::always},
       Field{"wrong_bytes", &Report::wrong_bytes, When::always},
@@ -229,6 +238,7 @@ struct Fields<CaseResult> {
       Field{"copies", &CaseResult::copies, When::always},
       Field{"wrong_bytes", &CaseResult::wrong_bytes, When::always},
       Field{"first_wrong", &CaseResult::first_wrong, When::if_set},
+      Field{"what_happened", &CaseResult::what_happened, When::if_set},
       Field{"digests", &CaseResult::digests, When::if_set},
       Field{"worker", &CaseResult::worker, When::if_set},
       Field{"worker_ordinal", &CaseResult::worker_ordinal, When::if_set},
@@ -348,6 +358,14 @@ T record_from(const json& in) {
 }
 
 }  // namespace
+
+std::string in_a_line(const std::vector<Finding>& what_happened) {
+  constexpr std::size_t most = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(most, what_happened.size()); ++i) out += (i == 0 ? "" : "; ") + what_happened[i].text;
+  if (what_happened.size() > most) out += "; and " + std::to_string(what_happened.size() - most) + " more";
+  return out;
+}
 
 json to_json(const CaseResult& result) { return write(result); }
 CaseResult result_from_json(const json& in) { return record_from<CaseResult>(in); }

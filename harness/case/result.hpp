@@ -33,6 +33,17 @@ struct Diagnosis {
   std::vector<std::string> others;  ///< equally good explanations
 };
 
+/// A rule that was read off the bytes, and how many it covers.
+struct Finding {
+  std::string text;  ///< "C, head 0, tokens 16..31 (block 3): holds head 3 (512 bytes)"
+  std::int64_t bytes{0};
+  bool vague{false};  ///< says where, but not in what order
+  bool operator==(const Finding&) const = default;
+};
+
+/// The first of them, for a message: "C: not written (64 bytes); C2: ... (32 bytes); and 3 more".
+std::string in_a_line(const std::vector<Finding>& what_happened);
+
 /// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not computed.
 /// Bytes that the oracle leaves open (scene/oracle/tail.hpp) count as it would have written them, so correct memory has one
 /// digest.
@@ -54,6 +65,7 @@ struct Report {
   std::string state;  ///< how much had arrived, in words; "" = not asked
   bool source_changed{false};
   Diagnosis diagnosis;
+  std::vector<Finding> what_happened;  ///< to the wrong bytes at the first check that has any, the largest share first
   std::int64_t checked_bytes{0}, expected_bytes{0}, wrong_bytes{0};
   std::vector<WrongByte> first_wrong;
   Digests digests;
@@ -99,6 +111,7 @@ struct CaseResult {
   std::int64_t copies{0};
   std::int64_t wrong_bytes{0};
   std::vector<WrongByte> first_wrong;
+  std::vector<Finding> what_happened;  ///< as in Report
   Digests digests;
   std::string worker;              ///< "lane0/worker7"
   std::int64_t worker_ordinal{0};  ///< how many cases this worker had run before

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 namespace kvcts::script {
@@ -93,14 +95,72 @@ Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
   return out;
 }
 
+Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, Names& names) {
+  std::size_t numbers = 0;
+  for (const WrongRange& range : mismatch.ranges) {
+    const Checkpoint* check = expectation.at(o.checks[range.check]);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      Who who = names.at(expectation.id(*check, range.backing, i, names));
+      if (who.kind != Who::Kind::number) continue;
+      ++numbers;
+      if (who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
+    }
+  }
+  for (auto& [layer, scales] : scales_)
+    if (scales.size() * numbers > most) scales.clear();
+}
+
+template <class F>
+void Rescaled::each_of(const Who& number, F&& f) const {
+  Who other = number;
+  for (const std::uint8_t power : {0, 2}) {
+    other.power = power;
+    if (f(other)) return;
+  }
+  const auto scales = scales_.find({number.generation, number.layer});
+  if (scales == scales_.end()) return;
+  other.power = number.power;
+  for (const std::uint32_t scale : scales->second) {
+    other.scale = scale;
+    if (scale != number.scale && f(other)) return;
+  }
+}
+
+std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_t check, int backing, std::int64_t offset) {
+  if (must.kind != Who::Kind::number) return std::nullopt;
+  std::optional<Who> found;
+  const auto fits = [&](const Who& other) {
+    if (!namer.is(other, check, backing, offset)) return false;
+    found = last_ = other;
+    return true;
+  };
+  // Bytes of one number, and numbers of one row, have the same thing happen to them.
+  if (last_) {
+    Who same = must;
+    same.power = last_->power;
+    if (last_->power == must.power) same.scale = last_->scale;
+    if (same != must && fits(same)) return found;
+  }
+  each_of(must, fits);
+  return found;
+}
+
+bool Namer::is(const Who& who, std::size_t check, int backing, std::int64_t offset) const {
+  const Id id = names_.intern(who);
+  for (std::size_t pass = 0; pass < renderings_.size(); ++pass)
+    if (renderings_[pass].byte(id) != observation_.bytes[pass][check].at(backing, offset)) return false;
+  return true;
+}
+
 Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena,
                  Names& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed));
+  Rescaled rescaled(o, mismatch, expectation, names);
+  return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed), &rescaled);
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
-                 const Namer& namer) {
+                 const Namer& namer, Rescaled* rescaled) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
@@ -133,7 +193,8 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
       clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
-        clue.is = namer.who(out.check, b.ordinal, offset);
+        const auto number = rescaled ? rescaled->who(clue.must, namer, out.check, b.ordinal, offset) : std::nullopt;
+        clue.is = number ? *number : namer.who(out.check, b.ordinal, offset);
         clue.untouched = b.zeroed || b.sparse
                              ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;

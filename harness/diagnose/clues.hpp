@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,6 +39,7 @@ class Namer {
  public:
   Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
   Who who(std::size_t check, int backing, std::int64_t offset) const;
+  bool is(const Who& who, std::size_t check, int backing, std::int64_t offset) const;
   /// Adds the names that were interned since.
   void learn();
 
@@ -51,13 +55,29 @@ class Namer {
   mutable std::vector<Rendering> renderings_;
 };
 
+/// Numbers that were to be decoded, with other scales: none, twice, and every scale of the same layer. Single bytes of them
+/// are often equal (0x00), so a byte is asked for these first.
+class Rescaled {
+ public:
+  Rescaled(const Observation& observation, const Mismatch& mismatch, const Expectation& expectation, Names& names);
+  std::optional<Who> who(const Who& must, const Namer& namer, std::size_t check, int backing, std::int64_t offset);
+
+ private:
+  static constexpr std::size_t most = 10'000'000;  ///< bytes times scales
+  /// Until f(Who) is true.
+  template <class F>
+  void each_of(const Who& number, F&& f) const;
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::set<std::uint32_t>> scales_;  ///< by generation and layer
+  std::optional<Who> last_;
+};
+
 /// At the first check with wrong bytes.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
                  const Arena& arena, Names& names, std::uint64_t seed);
 
 /// The same, with names that are already known.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
-                 Names& names, const Namer& namer);
+                 Names& names, const Namer& namer, Rescaled* rescaled = nullptr);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class Whereabouts {

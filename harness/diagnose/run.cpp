@@ -9,6 +9,7 @@
 #include "case/outcome.hpp"
 #include "case/text.hpp"
 #include "diagnose/explain.hpp"
+#include "diagnose/facts.hpp"
 #include "diagnose/window.hpp"
 #include "kernels/tag.hpp"
 
@@ -197,6 +198,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     mismatch = compare(seen, truth, expectation, arena, &mismatch);
     report.wrong_bytes = mismatch.wrong_bytes;
     clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
+    if (clues.unknown > 0 && name_declared(script, names))
+      clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
+    if (!mismatch.ranges.empty()) report.what_happened = what_happened(script, arena, names, clues);
     why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
   }
 
@@ -211,7 +215,8 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     text = why.words;
     if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
   } else {
-    text = "unexplained";
+    text = "cause not identified";
+    if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
     // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
     // only.
     const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(mismatch.wrong_bytes)));

@@ -81,6 +81,7 @@
     }
     if (d.picture) out.push(kvcts.picture(d.picture, d.wrong));
     if (d.tries && d.tries[2].length) out.push(tries(d.tries));
+    if (d.happened) out.push(el('ul', {}, d.happened.map(text => el('li', {}, text))));
     if (d.wrong) out.push(wrong(d.wrong));
     const more = el('div', {class: 'sides'});
     if (d.phases) more.append(phases(d.phases));

@@ -64,6 +64,7 @@ json detail(const store::Row& row) {
     out["bytes"] = {r.checked_bytes, r.wrong_bytes, r.planned_bytes, r.moved_bytes, r.expected_bytes, r.copies};
   if (r.peak_bytes > 0) out["peak"] = r.peak_bytes;
   for (const auto& p : r.phases) out["phases"].push_back({std::string(name(p.phase)), p.ns});
+  for (const Finding& one : r.what_happened) out["happened"].push_back(visible(one.text));
   for (const auto& w : r.first_wrong) {
     if (out["wrong"].size() < wrong_shown)
       out["wrong"].push_back({visible(w.where), visible(w.region), w.offset, visible(w.expected), visible(w.observed)});

@@ -11,6 +11,10 @@
 #include "run/store/counts.hpp"
 
 namespace kvcts::report {
+
+namespace {
+constexpr std::size_t findings_shown = 3;  // of a failure
+}
 namespace {
 
 using std::chrono::duration_cast;
@@ -95,6 +99,10 @@ void ConsoleReporter::finished(const CaseResult& result) {
       const std::string word(result.verdict == Verdict::error ? "SUITE ERROR" : name(result.verdict));
       say(fmt::format("{} {} {}: {}", paint(terminal_, Colour::bad, word), ending_words(result), visible(result.id),
                       visible(cut(result.message, 300))));
+      // A cause does not say where; where no cause is known the message has it.
+      if (result.diagnosis.exact)
+        for (std::size_t i = 0; i < std::min(findings_shown, result.what_happened.size()); ++i)
+          say("    " + visible(cut(result.what_happened[i].text, 300)));
       if (failures_said_ == failures_shown) say("further ones are in the summary at the end");
     }
   }

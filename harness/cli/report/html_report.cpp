@@ -139,6 +139,11 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
   if (first && !first->diagnosis.text.empty() && message.find(first->diagnosis.text) == std::string::npos)
     out += fmt::format("<p><strong>{}</strong> {}</p>", first->diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)",
                        escaped(first->diagnosis.text));
+  if (first && !first->what_happened.empty()) {
+    out += "<p><strong>What happened</strong></p><ul>";
+    for (const Finding& one : first->what_happened) out += "<li>" + escaped(cut(one.text, 300)) + "</li>";
+    out += "</ul>";
+  }
   if (cause.count > 1 && message != cause.message)
     out += "<p class=\"quiet\">This is the first case; the others differ only in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));

@@ -34,6 +34,7 @@ std::string body(const store::Row& row, const Repro& repro) {
   const auto& r = row.result;
   std::string out =
       fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_words(row.planned.expected), ending_words(r));
+  for (const Finding& one : r.what_happened) out += "what happened: " + one.text + "\n";
   if (!r.diagnosis.text.empty()) {
     out += fmt::format("diagnosis{}: {}\n", r.diagnosis.exact ? "" : " (a guess)", r.diagnosis.text);
   }

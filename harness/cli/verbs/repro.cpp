@@ -115,6 +115,7 @@ void print_result(const CaseResult& r) {
                report::thousands(r.planned_bytes), report::thousands(r.moved_bytes), report::thousands(r.expected_bytes),
                report::thousands(r.wrong_bytes));
   }
+  for (const Finding& one : r.what_happened) fmt::print("happened  {}\n", report::visible(one.text));
   for (const WrongByte& w : r.first_wrong)
     fmt::print("  {} + {}: expected {}, found {}: {}\n", w.region, w.offset, w.expected, w.observed, w.where);
   constexpr int lines_shown = 60;                // of each piece of evidence; results.json has all that was kept

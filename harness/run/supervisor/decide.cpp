@@ -34,6 +34,7 @@ void take_numbers(const Report& report, CaseResult& result) {
   result.wrong_bytes = report.wrong_bytes;
   result.moved_bytes = report.moved_bytes;
   result.first_wrong = report.first_wrong;
+  result.what_happened = report.what_happened;
 }
 
 /// "; the source was changed" and the state of the destination.

@@ -1,0 +1,222 @@
+#include "diagnose/facts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <set>
+
+#include "case/script_walk.hpp"
+#include "diagnose/findings/findings.hpp"
+#include "diagnose/window.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+using findings::Axis;
+using findings::Fact;
+using Kind = findings::Who::Kind;
+
+/// Requests by the generation of their content.
+std::map<std::int64_t, std::string> requests_of(const Script& script) {
+  std::map<std::int64_t, std::string> out;
+  for (const auto& [name, request] : script.requests) {
+    std::string& of = out[request.generation];
+    of += (of.empty() ? "" : "/") + name;
+  }
+  each_action(script, [&](const Step&, const Action& action, bool) {
+    if (action.op == Operation::assign && action.generation && !out.contains(*action.generation))
+      out[*action.generation] = fmt::format("{} of generation {}", action.request, *action.generation);
+  });
+  return out;
+}
+
+class Facts {
+ public:
+  Facts(const Script& script, const Arena& arena, Names& names) : arena_(arena), names_(names), seats_(script, arena) {
+    called_.requests = requests_of(script);
+    for (const Backing& b : arena.backings()) {
+      const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
+      memory_of_.push_back(static_cast<int>(known - called_.memories.begin()));
+      if (known != called_.memories.end()) continue;
+      if (b.side == "output") called_.first_output = std::min(called_.first_output, memory_of_.back());
+      called_.memories.push_back(b.memory);
+    }
+  }
+
+  void add(const Clue& clue) {
+    Fact fact;
+    fact.memory = memory_of_[static_cast<std::size_t>(clue.backing)];
+    fact.offset = clue.offset, fact.bytes = 1;
+    fact.wrong = clue.wrong;
+    fact.should = who(clue.must, clue);
+    if (!clue.wrong)
+      fact.is = fact.should;
+    else if (clue.untouched)
+      fact.is.kind = Kind::nothing;
+    else
+      fact.is = who(clue.is, clue);
+    if (clue.wrong) compare_scales(clue, fact);
+    if (continues(clue, fact)) {
+      Fact& last = facts_.back();
+      last.channels = std::max(last.channels, fact.should.at[Axis::channel] - last.should.at[Axis::channel] + 1);
+      ++last.bytes;
+      return;
+    }
+    if (const auto seat = seats_.at({clue.backing, clue.offset})) {
+      fact.should.at[Axis::block] = seat->block, fact.should.at[Axis::slot] = seat->slot;
+      if (fact.should.kind != Kind::element) {
+        fact.should.at[Axis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
+        fact.should.at[Axis::layer] = seat->layer, fact.should.at[Axis::kv] = seat->kv;
+        fact.should.at[Axis::head] = seat->head, fact.should.at[Axis::channel] = seat->channel;
+      }
+    }
+    backing_ = clue.backing;
+    facts_.push_back(std::move(fact));
+  }
+
+  std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
+
+ private:
+  findings::Who who(const Who& who, const Clue& clue) const {
+    findings::Who out;
+    switch (who.kind) {
+      case Who::Kind::tag:
+      case Who::Kind::number:
+        out.kind = Kind::element;
+        out.byte = who.byte;
+        out.times = who.power;
+        out.at[Axis::component] = static_cast<std::int64_t>(who.component);
+        out.at[Axis::request] = who.generation;
+        out.at[Axis::layer] = who.layer, out.at[Axis::kv] = who.kv, out.at[Axis::token] = who.token;
+        out.at[Axis::head] = who.head, out.at[Axis::channel] = who.channel;
+        return out;
+      case Who::Kind::constant:
+        out.kind = Kind::constant, out.value = who.byte;
+        return out;
+      case Who::Kind::poison:
+        out.kind = who.backing == clue.backing && who.offset == clue.offset ? Kind::nothing : Kind::poison;
+        if (out.kind == Kind::poison) out.text = arena_.backings()[static_cast<std::size_t>(who.backing)].memory;
+        return out;
+      case Who::Kind::hole:
+        out.kind = Kind::nothing;
+        return out;
+      case Who::Kind::nibbles:
+      case Who::Kind::code:
+        out.kind = Kind::mixed;
+        return out;
+      case Who::Kind::unknown:
+        break;
+    }
+    return out;
+  }
+
+  /// A decoded number of the right element with a scale that is not its own.
+  void compare_scales(const Clue& clue, Fact& fact) const {
+    const Who &must = clue.must, &is = clue.is;
+    if (must.kind != Who::Kind::number || is.kind != Who::Kind::number || fact.is.at != fact.should.at) return;
+    if (must.whole != is.whole) fact.is.kind = Kind::mixed;
+    if (must.power != is.power || must.whole != is.whole) return;
+    if (must.scale != is.scale) {
+      fact.is.kind = Kind::mixed;
+      fact.is.text = "its number with the scale of " + difference(must.scale, is.scale);
+    } else if (must.global_scale != is.global_scale) {
+      fact.is.kind = Kind::mixed;
+      fact.is.text = "its number with another global scale";
+    }
+  }
+
+  /// Whose scale it is, by what differs: "head 0", "token + 1".
+  std::string difference(std::uint32_t should, std::uint32_t found) const {
+    if (should == 0 || found == 0) return "nothing";
+    const Who must = names_.at(should - 1), is = names_.at(found - 1);
+    if (must.kind != Who::Kind::tag || is.kind != Who::Kind::tag) return "another element";
+    std::string out;
+    const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
+    if (is.kv != must.kv) add(is.kv == 0 ? "K" : "V");
+    if (is.head != must.head) add(fmt::format("head {}", is.head));
+    const auto relative = [&](const char* what, std::int64_t by) {
+      if (by != 0) add(fmt::format("{} {} {}", what, by < 0 ? '-' : '+', std::abs(by)));
+    };
+    relative("layer", is.layer - must.layer);
+    relative("token", is.token - must.token);
+    relative("group", is.channel - must.channel);
+    return out.empty() ? "another request" : out;
+  }
+
+  /// The next byte of the same row, on both sides.
+  bool continues(const Clue& clue, const Fact& next) const {
+    if (facts_.empty() || backing_ != clue.backing) return false;
+    const Fact& last = facts_.back();
+    if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
+      return false;
+    return advances(last.should, next.should, last) && advances(last.is, next.is, last);
+  }
+  static bool advances(const findings::Who& from, const findings::Who& to, const Fact& run) {
+    if (from.kind != to.kind || from.value != to.value || from.times != to.times || from.text != to.text) return false;
+    if (to.kind != Kind::element) return true;
+    for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head})
+      if (from.at[axis] != to.at[axis]) return false;
+    const std::int64_t ahead = to.at[Axis::channel] - from.at[Axis::channel];
+    return ahead >= 0 && ahead <= run.channels && (ahead > 0 || to.byte != from.byte);
+  }
+
+  const Arena& arena_;
+  const Names& names_;
+  Seats seats_;
+  findings::Names called_;
+  std::vector<int> memory_of_;
+  std::vector<Fact> facts_;
+  int backing_{-1};
+};
+
+}  // namespace
+
+bool name_declared(const Script& script, Names& names) {
+  constexpr double most = 4 << 20;  // names
+  std::set<std::pair<std::string, std::uint32_t>> contents;
+  for (const auto& [name, request] : script.requests) contents.emplace(name, request.generation);
+  each_action(script, [&](const Step&, const Action& action, bool) {
+    if (action.generation && script.requests.contains(action.request)) contents.emplace(action.request, *action.generation);
+  });
+  std::set<std::array<std::int64_t, 10>> planes;  // alike in several memories
+  for (const auto& [name, memory] : script.memories) {
+    for (const layout::Plane& plane : cache_of(memory.view).planes) {
+      using L = layout::Axis;
+      const layout::Box box = layout::domain(plane);
+      planes.insert({static_cast<std::int64_t>(plane.component), static_cast<std::int64_t>(plane.dtype), box.lo[L::layer],
+                     box.hi[L::layer], box.lo[L::kv], box.hi[L::kv], box.lo[L::head], box.hi[L::head], box.lo[L::channel],
+                     box.hi[L::channel]});
+    }
+  }
+  double count = 0;
+  for (const auto& p : planes) {
+    const auto dtype = static_cast<layout::Dtype>(p[1]);
+    if (layout::bits(dtype) < 8) continue;
+    for (const auto& [request, generation] : contents) {
+      const Request& of = script.requests.at(request);
+      Who who{.kind = Who::Kind::tag,
+              .component = static_cast<layout::Component>(p[0]),
+              .dtype = dtype,
+              .generation = generation};
+      count += static_cast<double>(of.tokens) * static_cast<double>((p[3] - p[2]) * (p[5] - p[4]) * (p[7] - p[6])) *
+               static_cast<double>((p[9] - p[8]) * layout::bits(dtype) / 8);
+      if (count > most) return false;
+      for (who.token = of.first_token; who.token < of.first_token + of.tokens; ++who.token)
+        for (who.layer = p[2]; who.layer < p[3]; ++who.layer)
+          for (who.kv = p[4]; who.kv < p[5]; ++who.kv)
+            for (who.head = p[6]; who.head < p[7]; ++who.head)
+              for (who.channel = p[8]; who.channel < p[9]; ++who.channel)
+                for (who.byte = 0; who.byte < layout::bits(dtype) / 8; ++who.byte) names.intern(who);
+    }
+  }
+  return true;
+}
+
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Clues& clues) {
+  Facts facts(script, arena, names);
+  for (const Clue& clue : clues.all) facts.add(clue);
+  return facts.told();
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,18 @@
+// The clues of a played script as facts for the rules.
+#pragma once
+
+#include <vector>
+
+#include "case/result.hpp"
+#include "diagnose/clues.hpp"
+
+namespace kvcts::script {
+
+/// Names all content that the script declares, also what the intended steps put nowhere: every token of every request in
+/// every generation. 4-bit codes excepted. False: there is too much of it.
+bool name_declared(const Script& script, Names& names);
+
+/// What happened to the bytes at the check of the clues, in words; linear in the clues.
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Clues& clues);
+
+}  // namespace kvcts::script

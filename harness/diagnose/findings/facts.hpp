@@ -1,0 +1,94 @@
+// The relation between what should be in a memory and what is there, run by run: what findings are made of, whatever the
+// kind of case.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvcts::findings {
+
+/// Coordinates of content, and of its place in a declared layout (block, slot). Component as in layout.hpp.
+enum class Axis : std::uint8_t { component, request, layer, kv, token, block, slot, head, channel };
+inline constexpr int axis_count = 9;
+inline constexpr std::int64_t none = -1;  ///< no such coordinate, or not known
+
+struct Coord {
+  std::array<std::int64_t, axis_count> at{none, none, none, none, none, none, none, none, none};
+  std::int64_t& operator[](Axis axis) { return at[static_cast<std::size_t>(axis)]; }
+  std::int64_t operator[](Axis axis) const { return at[static_cast<std::size_t>(axis)]; }
+  bool operator==(const Coord&) const = default;
+};
+
+/// Who lies somewhere.
+struct Who {
+  enum class Kind : std::uint8_t {
+    nothing,   ///< what was there before the first step
+    element,   ///< content, at these coordinates
+    constant,  ///< the same value whatever the content
+    poison,    ///< of another place: bytes that no step wrote there
+    mixed,     ///< a code or a number made of the parts of several
+    unknown,
+  };
+  Kind kind{Kind::unknown};
+  std::uint8_t value{0};  ///< constant
+  std::uint8_t byte{0};   ///< element: which byte of its code comes first
+  std::uint8_t times{0};  ///< a decoded number: how often its scale was applied
+  Coord at;               ///< element; for what should be there also the place (block, slot), if it has one
+  std::string text;       ///< poison, mixed: in words
+  bool operator==(const Who&) const = default;
+};
+
+/// A run of bytes in which both sides advance together along the channels.
+struct Fact {
+  int memory{0};
+  std::int64_t offset{0}, bytes{0};
+  std::int64_t channels{1};
+  Who should, is;
+  bool wrong{false};
+};
+
+/// What the numbers are called.
+struct Names {
+  std::vector<std::string> memories;             ///< by Fact::memory
+  std::map<std::int64_t, std::string> requests;  ///< Axis::request -> "A"
+  /// Memories from this one on are what steps read: they come last, for most of it follows from the others.
+  int first_output{INT32_MAX};
+};
+
+/// Sets of values per axis; an axis without an entry: whatever it is.
+using Scope = std::map<Axis, std::vector<std::int64_t>>;
+
+/// Two axes of a block, walked in the other order: place (a, b) of A x B holds what that order puts at a * B + b.
+struct Transposition {
+  Axis a{}, b{};
+  std::vector<std::size_t> facts;  ///< that it predicts, ascending
+};
+/// The two axes that predict most of `some`; fewer than half: none. `sizes`: extents of the axes, from 0.
+std::optional<Transposition> transposition_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& some,
+                                              const std::map<Axis, std::int64_t>& sizes);
+
+/// Facts (by index, ascending) that fill a product of sets, but for `others` bytes that do not belong to them.
+struct Box {
+  std::vector<std::size_t> facts;
+  Scope scope;
+  std::int64_t bytes{0}, others{0};
+};
+/// `chosen`, some of `all` (of one memory), in as few boxes as there are; if more than `most`, in one that is not full.
+std::vector<Box> boxes_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& chosen,
+                          const std::vector<std::size_t>& all, std::size_t most);
+
+/// What one coordinate became, over a set of pairs (should, is).
+struct Map {
+  enum class Kind : std::uint8_t { same, shift, always, exchange, multiple, remainder, rounded, reversed, table, tangle };
+  Kind kind{Kind::same};
+  std::int64_t by{0};  ///< shift: added; always: the value; multiple: factor; remainder, rounded: of what; reversed: the sum
+  std::vector<std::pair<std::int64_t, std::int64_t>> table;  ///< exchange, table: should -> is, ascending
+};
+/// The cheapest that holds for every pair; tangle: it is no function of this coordinate.
+Map map_of(const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs);
+
+}  // namespace kvcts::findings

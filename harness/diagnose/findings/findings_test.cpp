@@ -1,0 +1,127 @@
+// Rules read off synthetic relations: what they say, and that they never say more than the bytes do.
+#include "diagnose/findings/findings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace kvcts::findings {
+namespace {
+
+/// A memory of 2 layers, K and V, 3 blocks of 4 tokens, 4 heads, 8 channels of 2 bytes; `become` is what lies at a place.
+std::vector<Fact> memory(const std::function<void(const Coord& should, Fact& fact)>& become) {
+  std::vector<Fact> out;
+  std::int64_t offset = 0;
+  for (std::int64_t layer = 0; layer < 2; ++layer)
+    for (std::int64_t kv = 0; kv < 2; ++kv)
+      for (std::int64_t token = 0; token < 12; ++token)
+        for (std::int64_t head = 0; head < 4; ++head) {
+          Fact fact;
+          fact.offset = offset, fact.bytes = 16, fact.channels = 8;
+          offset += 16;
+          fact.should.kind = Who::Kind::element;
+          fact.should.at.at = {0, 1, layer, kv, token, std::array<std::int64_t, 3>{5, 1, 7}[token / 4], token % 4, head, 0};
+          fact.is = fact.should;
+          become(fact.should.at, fact);
+          fact.wrong = fact.is != fact.should;
+          out.push_back(fact);
+        }
+  return out;
+}
+
+std::vector<std::string> told(const std::vector<Fact>& facts) {
+  std::vector<std::string> out;
+  for (const Finding& one : what_happened(facts, {{"C"}, {{1, "A"}, {2, "B"}}})) out.push_back(one.text);
+  return out;
+}
+using Rules = std::vector<std::string>;
+
+TEST(Findings, NothingWrongIsNoRule) {
+  EXPECT_EQ(told(memory([](const Coord&, Fact&) {})), Rules{});
+}
+
+TEST(Findings, SayWhereAndWhat) {
+  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) { fact.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
+            Rules{"C: holds K and V exchanged (3,072 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
+              if (at[Axis::layer] == 1) fact.is.at[Axis::kv] = 1 - at[Axis::kv];
+            })),
+            Rules{"C, layer 1: holds K and V exchanged (1,536 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord&, Fact& fact) { fact.is.at[Axis::head] = 0; })),
+            Rules{"C, heads 1..3: holds head 0 (2,304 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
+              if (at[Axis::token] / 4 == 1) fact.is.at[Axis::token] -= 4;
+            })),
+            Rules{"C, tokens 4..7 (block 1): holds tokens 0..3 (1,024 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
+              if (at[Axis::token] >= 6) fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""};
+            })),
+            Rules{"C, tokens 6..11 (blocks 1, 7): not written (1,536 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
+              if (at[Axis::head] == 2) fact.is = {Who::Kind::constant, 0, 0, 0, {}, ""};
+            })),
+            Rules{"C, head 2: holds 0x00 (768 bytes)"});
+  EXPECT_EQ(told(memory([](const Coord&, Fact& fact) { fact.is.at[Axis::request] = 2; })),
+            Rules{"C: holds request B (3,072 bytes)"});
+}
+
+TEST(Findings, TwoThingsAreTwoRules) {
+  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
+    if (at[Axis::layer] == 0) fact.is.at[Axis::head] ^= 1;
+    if (at[Axis::layer] == 1 && at[Axis::token] < 4) fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""};
+  }));
+  EXPECT_EQ(rules, (Rules{"C, layer 0: holds heads exchanged: 1 for 0, 0 for 1, 3 for 2, 2 for 3 (1,536 bytes)",
+                          "C, layer 1, tokens 0..3 (block 5): not written (512 bytes)"}));
+}
+
+TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
+  // Within a block of 4 slots x 4 heads, walked as heads x slots.
+  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
+    const std::int64_t flat = at[Axis::slot] * 4 + at[Axis::head];
+    fact.is.at[Axis::token] += flat % 4 - at[Axis::slot];
+    fact.is.at[Axis::head] = flat / 4;
+  }));
+  EXPECT_EQ(rules, Rules{"C: holds slots and heads in the other order (2,304 bytes)"});
+}
+
+TEST(Findings, CountWhatIsRightInTheirScope) {
+  // A corner of a box cannot be said as one product of sets: every byte is counted all the same.
+  const auto facts = memory([](const Coord& at, Fact& fact) {
+    if (at[Axis::token] + at[Axis::head] < 5 && at[Axis::layer] == 0) fact.is = {Who::Kind::unknown, 0, 0, 0, {}, ""};
+  });
+  std::int64_t wrong = 0, covered = 0;
+  for (const Fact& fact : facts) wrong += fact.wrong ? fact.bytes : 0;
+  for (const Finding& one : what_happened(facts, {{"C"}, {}})) covered += one.bytes;
+  EXPECT_EQ(covered, wrong);
+}
+
+TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
+  auto facts = memory([](const Coord&, Fact&) {});
+  Fact extra;
+  extra.offset = 4096, extra.bytes = 16, extra.channels = 8, extra.wrong = true;
+  extra.should.kind = Who::Kind::nothing;
+  extra.should.at.at = {0, none, 0, 0, none, 2, 3, 1, 0};
+  extra.is.kind = Who::Kind::element;
+  extra.is.at.at = {0, 2, 0, 0, 9, none, none, 1, 0};
+  facts.push_back(extra);
+  EXPECT_EQ(told(facts), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
+                               "where nothing was meant (16 bytes)"});
+}
+
+TEST(Maps, AreTheShortestThatHold) {
+  using Kind = Map::Kind;
+  const auto kind = [](std::vector<std::pair<std::int64_t, std::int64_t>> pairs) { return map_of(pairs).kind; };
+  EXPECT_EQ(kind({{0, 0}, {1, 1}}), Kind::same);
+  EXPECT_EQ(kind({{0, 3}, {1, 4}, {2, 5}}), Kind::shift);
+  EXPECT_EQ(kind({{1, 0}, {2, 0}}), Kind::always);
+  EXPECT_EQ(kind({{0, 0}, {1, 2}, {2, 4}}), Kind::multiple);
+  EXPECT_EQ(kind({{0, 0}, {1, 1}, {2, 0}, {3, 1}}), Kind::remainder);
+  EXPECT_EQ(kind({{0, 0}, {1, 0}, {2, 2}, {3, 2}}), Kind::rounded);
+  EXPECT_EQ(kind({{0, 1}, {1, 0}}), Kind::exchange);
+  EXPECT_EQ(kind({{0, 3}, {1, 2}, {2, 1}, {3, 0}}), Kind::reversed);
+  EXPECT_EQ(kind({{0, 2}, {1, 0}, {2, 1}}), Kind::table);
+  EXPECT_EQ(kind({{0, 2}, {0, 1}}), Kind::tangle);
+}
+
+}  // namespace
+}  // namespace kvcts::findings

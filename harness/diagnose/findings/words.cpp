@@ -1,0 +1,234 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "case/text.hpp"
+#include "diagnose/findings/findings.hpp"
+
+namespace kvcts::findings {
+
+namespace {
+
+constexpr std::size_t most_listed = 6;
+
+std::string one(Axis axis, std::int64_t value, const Names& names) {
+  if (axis == Axis::kv) return value == 0 ? "K" : value == 1 ? "V" : fmt::format("kv {}", value);
+  if (axis == Axis::component) return value == 0 ? "data" : value == 1 ? "scales" : "global scales";
+  if (axis == Axis::request) {
+    const auto name = names.requests.find(value);
+    return name == names.requests.end() ? fmt::format("generation {}", value) : name->second;
+  }
+  return std::to_string(value);
+}
+
+std::string range(std::int64_t first, std::int64_t last) {
+  return first == last ? std::to_string(first) : fmt::format("{}..{}", first, last);
+}
+
+/// "0..3, 5"; of very many stretches the first ones and their number.
+std::string list(Axis axis, const std::vector<std::int64_t>& values, const Names& names) {
+  if (axis == Axis::kv || axis == Axis::component || axis == Axis::request) {
+    std::string out;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      out += (i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + one(axis, values[i], names);
+    return out;
+  }
+  std::vector<std::string> ranges;
+  for (std::size_t i = 0, begin = 0; i < values.size(); ++i) {
+    if (i + 1 < values.size() && values[i + 1] == values[i] + 1) continue;
+    ranges.push_back(range(values[begin], values[i]));
+    begin = i + 1;
+  }
+  if (ranges.size() <= most_listed) return fmt::format("{}", fmt::join(ranges, ", "));
+  return fmt::format("{} and {} more", fmt::join(ranges.begin(), ranges.begin() + most_listed, ", "),
+                     ranges.size() - most_listed);
+}
+
+std::string_view word(Axis axis) {
+  constexpr std::array<std::string_view, axis_count> words{"component", "request", "layer", "K/V",    "token",
+                                                           "block",     "slot",    "head",  "channel"};
+  return words[static_cast<std::size_t>(axis)];
+}
+
+std::string named(Axis axis, const std::vector<std::int64_t>& values, const Names& names) {
+  if (axis == Axis::kv || axis == Axis::component) return list(axis, values, names);
+  return fmt::format("{}{} {}", word(axis), values.size() == 1 ? "" : "s", list(axis, values, names));
+}
+
+bool all_known(const std::vector<std::int64_t>& values) { return !values.empty() && values.front() != none; }
+
+/// Where: the axes on which not all of the memory is meant.
+std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Scope& universe, const Names& names) {
+  const Fact& first = facts[box.facts.front()];
+  std::string out = names.memories.at(static_cast<std::size_t>(first.memory));
+  const auto add = [&](const std::string& text) { out += ", " + text; };
+  const bool content = first.should.kind == Who::Kind::element;
+  if (!content && !all_known(box.scope.at(Axis::block)) && !all_known(box.scope.at(Axis::layer))) {
+    std::int64_t begin = first.offset, end = first.offset;
+    for (const std::size_t i : box.facts) {
+      begin = std::min(begin, facts[i].offset);
+      end = std::max(end, facts[i].offset + facts[i].bytes);
+    }
+    return out + ", byte" + (end - begin == 1 ? " " : "s ") + range(begin, end - 1);
+  }
+  const auto narrow = [&](Axis axis) {
+    const auto& values = box.scope.at(axis);
+    return all_known(values) && values != universe.at(axis);
+  };
+  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv})
+    if (narrow(axis)) add(named(axis, box.scope.at(axis), names));
+  if (content && narrow(Axis::token)) {
+    add(named(Axis::token, box.scope.at(Axis::token), names));
+    if (all_known(box.scope.at(Axis::block))) out += " (" + named(Axis::block, box.scope.at(Axis::block), names) + ")";
+  } else if (!content && all_known(box.scope.at(Axis::block))) {
+    add(named(Axis::block, box.scope.at(Axis::block), names));
+    if (narrow(Axis::slot)) add(named(Axis::slot, box.scope.at(Axis::slot), names));
+  }
+  if (narrow(Axis::head)) add(named(Axis::head, box.scope.at(Axis::head), names));
+  std::int64_t low = INT64_MAX, high = 0, least = INT64_MAX, most = 0;
+  for (const std::size_t i : box.facts) {
+    const std::int64_t c = facts[i].should.at[Axis::channel];
+    low = std::min(low, c), high = std::max(high, c + facts[i].channels - 1);
+  }
+  for (const std::int64_t c : universe.at(Axis::channel)) least = std::min(least, c), most = std::max(most, c);
+  if (low != none && low != INT64_MAX && (low > least || high < most)) add(fmt::format("channels {}", range(low, high)));
+  return out;
+}
+
+/// "token 5 is token 9" in ranges.
+std::string table_words(Axis axis, const Map& map, const Names& names) {
+  std::vector<std::string> parts;
+  const auto& table = map.table;
+  for (std::size_t i = 0, begin = 0; i < table.size(); ++i) {
+    const bool goes_on =
+        i + 1 < table.size() && table[i + 1].first == table[i].first + 1 && table[i + 1].second == table[i].second + 1;
+    if (goes_on) continue;
+    if (begin == i)
+      parts.push_back(fmt::format("{} for {}", one(axis, table[i].second, names), one(axis, table[i].first, names)));
+    else
+      parts.push_back(
+          fmt::format("{} for {}", range(table[begin].second, table[i].second), range(table[begin].first, table[i].first)));
+    begin = i + 1;
+  }
+  const std::size_t shown = std::min(parts.size(), most_listed);
+  return fmt::format("{}{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     parts.size() > shown ? fmt::format(" and {} more", parts.size() - shown) : "");
+}
+
+/// What is there on one axis, "head 0", "layer + 1", "tokens 0..15 for 16..31".
+std::string map_words(Axis axis, const Map& map, const std::vector<std::int64_t>& should, const Names& names) {
+  const bool words_only = axis == Axis::kv || axis == Axis::component || axis == Axis::request;
+  const std::string_view what = word(axis);
+  switch (map.kind) {
+    case Map::Kind::same:
+      return "";
+    case Map::Kind::always: {
+      const std::string value = one(axis, map.by, names);
+      if (axis != Axis::request || names.requests.contains(map.by))
+        return words_only && axis != Axis::request ? value : fmt::format("{} {}", what, value);
+      return value;
+    }
+    case Map::Kind::shift:
+      if (should.size() > 1 && should.back() - should.front() + 1 == static_cast<std::int64_t>(should.size()) && !words_only)
+        return fmt::format("{}s {}", what, range(should.front() + map.by, should.back() + map.by));
+      return fmt::format("{} {} {}", what, map.by < 0 ? '-' : '+', std::abs(map.by));
+    case Map::Kind::multiple:
+      return fmt::format("{} x {}", what, map.by);
+    case Map::Kind::remainder:
+      return fmt::format("{} modulo {}", what, map.by);
+    case Map::Kind::rounded:
+      return fmt::format("{} rounded down to a multiple of {}", what, map.by);
+    case Map::Kind::reversed:
+      return fmt::format("{}s in reverse", what);
+    case Map::Kind::exchange:
+      if (map.table.size() == 2)
+        return fmt::format("{}{} and {} exchanged", words_only ? "" : std::string(what) + "s ",
+                           one(axis, map.table[0].first, names), one(axis, map.table[1].first, names));
+      return fmt::format("{}s exchanged: {}", what, table_words(axis, map, names));
+    case Map::Kind::table:
+      return fmt::format("{}{}", words_only ? "" : std::string(what) + "s ", table_words(axis, map, names));
+    case Map::Kind::tangle:
+      return fmt::format("other {}s in no simple order", what);
+  }
+  return "";
+}
+
+/// Whose content it is, where none was meant.
+std::string content_words(const std::vector<Fact>& facts, const Box& box, const Names& names) {
+  std::vector<std::string> parts;
+  for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head}) {
+    std::vector<std::int64_t> values;
+    for (const std::size_t i : box.facts) values.push_back(facts[i].is.at[axis]);
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    if (axis == Axis::component && values == std::vector<std::int64_t>{0}) continue;
+    if (!all_known(values)) continue;
+    const bool unnamed = axis == Axis::request && !names.requests.contains(values.front());
+    parts.push_back(unnamed ? list(axis, values, names) : named(axis, values, names));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string what_words(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Names& names) {
+  const Fact& fact = facts[box.facts.front()];
+  const bool content = fact.should.kind == Who::Kind::element;
+  const std::string instead = content ? ""
+                              : fact.should.kind == Who::Kind::constant
+                                  ? fmt::format(" instead of 0x{:02x}", fact.should.value)
+                                  : "";
+  switch (fact.is.kind) {
+    case Who::Kind::nothing:
+      return content || !instead.empty() ? "not written" + instead : "as before";
+    case Who::Kind::constant:
+      return fmt::format("{} 0x{:02x}{}", content ? "holds" : "overwritten with", fact.is.value, instead);
+    case Who::Kind::poison:
+      return "holds what was in " + fact.is.text + " before anything was written";
+    case Who::Kind::mixed:
+      return "holds " + (fact.is.text.empty() ? "parts of several elements" : fact.is.text);
+    case Who::Kind::unknown:
+      return content ? "holds bytes that nothing here had" : "overwritten with bytes that nothing here had" + instead;
+    case Who::Kind::element:
+      break;
+  }
+  if (fact.should.kind == Who::Kind::constant) return "still holds " + content_words(facts, box, names) + instead;
+  if (!content) return "holds " + content_words(facts, box, names) + ", where nothing was meant";
+  std::vector<std::string> parts;
+  for (const auto& [axis, map] : maps) parts.push_back(map_words(axis, map, box.scope.at(axis), names));
+  if (fact.is.byte != fact.should.byte) parts.emplace_back("the bytes of each code in another order");
+  if (fact.is.times != fact.should.times)
+    parts.push_back(fact.is.times == 0 ? "numbers without their scale"
+                                       : fmt::format("numbers scaled {} times", fact.is.times));
+  if (parts.empty()) parts.emplace_back("the right elements with other bits");
+  return fmt::format("holds {}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names) {
+  Finding out;
+  std::map<Axis, std::set<std::int64_t>> sets;
+  for (const std::size_t i : turned.facts) {
+    out.bytes += facts[i].bytes;
+    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert(facts[i].should.at[static_cast<Axis>(a)]);
+  }
+  out.text = names.memories.at(static_cast<std::size_t>(facts[turned.facts.front()].memory));
+  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head}) {
+    const std::vector<std::int64_t> values(sets[axis].begin(), sets[axis].end());
+    if (axis != turned.a && axis != turned.b && all_known(values) && values != universe.at(axis))
+      out.text += ", " + named(axis, values, names);
+  }
+  out.text += fmt::format(": holds {}s and {}s in the other order ({} bytes)", word(turned.a), word(turned.b),
+                          text::thousands(out.bytes));
+  return out;
+}
+
+std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
+                     const Names& names) {
+  const std::string share =
+      box.others == 0 ? fmt::format("{} bytes", text::thousands(box.bytes))
+                      : fmt::format("{} of {} bytes", text::thousands(box.bytes), text::thousands(box.bytes + box.others));
+  return fmt::format("{}: {} ({})", scope_words(facts, box, universe, names), what_words(facts, box, maps, names), share);
+}
+
+}  // namespace kvcts::findings
