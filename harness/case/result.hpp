@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "case/outcome.hpp"
@@ -24,6 +25,9 @@ struct WrongByte {
   std::string expected, observed;  ///< hex
   std::string where;  ///< "K layer 0 block 3 slot 2 head 1 channel 0..3" or "padding", "guard below", "free block"
 };
+
+/// How the text of a diagnosis begins that is a guess, or none.
+inline constexpr std::string_view not_identified = "cause not identified";
 
 struct Diagnosis {
   FaultClass fault_class{};  ///< primary class, "" = none

@@ -215,7 +215,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     text = why.words;
     if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
   } else {
-    text = "cause not identified";
+    text = not_identified;
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
     // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
     // only.

@@ -176,7 +176,8 @@ Diagnosis diagnose(const Scene& scene) {
                                   [](ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); });
   if (arrived && scene.source_wrong == 0) {
     if (auto d = from_gathering(scene); d.fault_class != FaultClass::none) return d;
-    return finding(FaultClass::none, false, "unexplained: the cache is right, what the reader gathered is not");
+    return finding(FaultClass::none, false,
+                   std::string(not_identified) + ": the cache is right, what the reader gathered is not");
   }
   const Right right = right_of(scene);
   Diagnosis best;
@@ -201,7 +202,8 @@ Diagnosis diagnose(const Scene& scene) {
         // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
         best =
             finding(FaultClass::none, false,
-                    "unexplained; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
+                    std::string(not_identified) +
+                        "; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
                         ": it leaves " + text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
                         " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
       }
@@ -213,7 +215,7 @@ Diagnosis diagnose(const Scene& scene) {
     }
     if (best.exact) break;
   }
-  if (best.text.empty()) best.text = "unexplained: no known transformation of the map predicts these bytes";
+  if (best.text.empty()) best.text = not_identified;
   return best;
 }
 

@@ -78,7 +78,7 @@ Diagnosis from_reader(const Scene& scene);
 /// A right cache gathered wrongly, and a reader that never ended (readers.cpp).
 Diagnosis from_gathering(const Scene& scene);
 
-/// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and
+/// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says not_identified and
 /// shows the best partial explanation, without a class, when none fits.
 Diagnosis diagnose(const Scene& scene);
 /// Bytes that diagnose() holds at once besides the scene's: tails copied with blocks, and up to three predictions.

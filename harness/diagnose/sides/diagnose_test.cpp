@@ -249,7 +249,7 @@ TEST(Diagnose, NoiseIsUnexplained) {
   for (std::size_t i = 4500; i < 4600; i += 7) stage.consumer[0][i] ^= 0x55;
   const auto d = stage.name();
   EXPECT_FALSE(d.exact);
-  EXPECT_NE(d.text.find("unexplained"), std::string::npos) << d.text;
+  EXPECT_NE(d.text.find(not_identified), std::string::npos) << d.text;
 }
 
 TEST(Diagnose, DoesNotLookAtWhatTheCaseExpects) {

@@ -60,7 +60,7 @@ bool played(const ResolvedCase& resolved, bool wrong) {
   }
   const Report reply = open.compare({{"pass", 0}, {"transferred", true}, {"events", json::array()}});
   return reply.outcome == (wrong ? Outcome::fail : Outcome::pass) &&
-         (!wrong || reply.message.find("unexplained") != std::string::npos);
+         (!wrong || reply.message.find(not_identified) != std::string::npos);
 }
 
 TEST(Memory, OfAPassIsTheFilesAndThreeImages) {

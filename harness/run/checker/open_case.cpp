@@ -12,7 +12,7 @@
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
 #include "process/snapshot.hpp"
-#include "run/checker/moves.hpp"
+#include "run/checker/arrivals.hpp"
 #include "scene/oracle/tail.hpp"
 #include "scene/reader/reader.hpp"
 
@@ -204,19 +204,26 @@ OpenCase::Wrong OpenCase::compare_snapshot() const {
   return early;
 }
 
-json OpenCase::draw(const std::string& region) {
-  if (case_.content.kind != "tags") return nullptr;  // only tags identify bytes
-  if (!drawable(producer_views())) return nullptr;
+void OpenCase::say_what_happened(Report& report) const {
+  if (case_.content.kind != "tags") return;  // only tags identify bytes
+  std::size_t bytes = 0;
+  for (const auto& f : files_) bytes += f.bytes().size();
+  if (bytes > 2 * Arrivals::most_bytes) return;
+  Arrivals arrivals(case_, producer_views());
+  std::vector<std::vector<std::uint8_t>> images;  // before and expected
   for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
     const auto& f = files_[i];
-    if (f.region.name != region) continue;
-    std::vector<std::uint8_t> before(f.bytes().size()), expected(f.bytes().size());
+    auto& before = images.emplace_back(f.bytes().size());
     content_->write_initial(f.region, pass_, before);
+    auto& expected = images.emplace_back(f.bytes().size());
     content_->write_expected(f.region, pass_, expected);
-    oracle::Tail(case_, f.region).forgive(producer_views(), f.bytes(), expected);
-    return moves_of(case_, producer_views(), {f.region, before, expected, f.bytes()});
+    content_->forgive(f.region, f.bytes(), expected);
+    if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_views(), f.bytes(), expected);
+    arrivals.add({f.region, images[images.size() - 2], expected, f.bytes()});
   }
-  return nullptr;
+  arrivals.search();
+  report.what_happened = arrivals.what_happened();
+  report.picture = arrivals.moves();
 }
 
 std::string OpenCase::state_of_data() const {
@@ -364,8 +371,11 @@ Report OpenCase::compare(const json& request) {
 
   if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
     report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
+  if (transferred && found.target.bytes != 0) say_what_happened(report);
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
+    if (report.diagnosis.text.starts_with(not_identified) && !report.what_happened.empty())
+      report.diagnosis.text.insert(not_identified.size(), "; what happened: " + in_a_line(report.what_happened));
     report.message = std::to_string(report.wrong_bytes) + " wrong bytes";
     if (found.source.bytes)
       report.message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
@@ -393,7 +403,6 @@ Report OpenCase::compare(const json& request) {
       report.message = report.diagnosis.text;
     }
   }
-  if (transferred && !found.target.first.empty()) report.picture = draw(found.target.first.front().region);
   // The state of the data is reported only after a failure: it costs another pass over every byte.
   if (report.outcome != Outcome::pass || !events.empty() || request.value("state", false)) report.state = state_of_data();
   report.compare_ns = compared_at - start;

@@ -1,5 +1,5 @@
 // Drawings of plain cases: NHD blocks read as HND, nothing moved, unowned bytes.
-#include "run/checker/moves.hpp"
+#include "run/checker/arrivals.hpp"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,18 @@ requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
     oracle::write_expected(c, region, 0, expected);
     found = expected;
   }
-  json moves() const { return moves_of(c, {producer.begin(), producer.end()}, {region, before, expected, found}); }
+  Arrivals arrivals() const {
+    Arrivals out(c, {producer.begin(), producer.end()});
+    out.add({region, before, expected, found});
+    out.search();
+    return out;
+  }
+  json moves() const { return arrivals().moves(); }
+  std::vector<std::string> happened() const {
+    std::vector<std::string> out;
+    for (const Finding& one : arrivals().what_happened()) out.push_back(one.text);
+    return out;
+  }
   auto at(std::int64_t offset) { return found.begin() + base + offset; }
 };
 
@@ -73,7 +84,7 @@ TEST(Moves, ARunIsToldByItsHome) {
 TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
   Scene s;
   std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));    // never written
-  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                          // unowned
+  for (int i = 0; i < 32; ++i) s.at(544)[i] = static_cast<std::uint8_t>(7 + 3 * i);          // unowned
   std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));  // into a free block
   const json moves = s.moves().at("moves");
   EXPECT_EQ(moves[0].at("offset"), 0);
@@ -93,6 +104,24 @@ TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
   EXPECT_EQ(last.at("bytes"), 16);
   EXPECT_EQ(last.at("should"), "nothing: no data belongs here");
   EXPECT_EQ(last.at("did"), json({0, 0, 0, 2, 0, 0, 0, 1}));
+}
+
+TEST(Arrivals, AreSaidInWords) {
+  using Words = std::vector<std::string>;
+  Scene s;
+  EXPECT_EQ(s.happened(), Words{});
+  std::swap_ranges(s.at(512), s.at(1024), s.at(1536));  // blocks 1 and 3: tokens 0..3 and 4..7
+  EXPECT_EQ(s.happened(), Words{"consumer: holds tokens exchanged: 4..7 for 0..3, 0..3 for 4..7 (1,024 bytes)"});
+
+  Scene half;  // the second half of K's rows of block 1 never came
+  for (std::int64_t row = 0; row < 8; ++row)
+    std::copy_n(half.before.begin() + half.base + 512 + row * 32 + 16, 16, half.at(512 + row * 32 + 16));
+  EXPECT_EQ(half.happened(), Words{"consumer, K, tokens 0..3 (block 1), channels 8..15: not written (128 bytes)"});
+
+  Scene beyond;
+  std::copy_n(beyond.expected.begin() + beyond.base + 512, 512, beyond.at(0));
+  EXPECT_EQ(beyond.happened(), Words{"consumer, block 0: holds request 0, layer 0, K and V, tokens 0..3, heads 0..1, where "
+                                     "nothing was meant (512 bytes)"});
 }
 
 }  // namespace

@@ -1,0 +1,444 @@
+#include "run/checker/arrivals.hpp"
+
+#include <algorithm>
+#include <bitset>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "diagnose/findings/findings.hpp"
+#include "layout/layout.hpp"
+#include "scene/oracle/oracle.hpp"
+
+namespace kvcts::checker {
+
+using layout::Axis;
+using nlohmann::json;
+using Kind = Provenance::Kind;
+using View = std::span<const std::uint8_t>;
+
+namespace {
+
+constexpr std::int64_t shortest = 4, chance = 4;
+constexpr std::size_t key_bytes = 16;
+
+View part(View whole, std::int64_t at, std::int64_t bytes) {
+  return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
+}
+
+/// An element of a region, and the number of bytes from here in which only the channel advances.
+struct Spot {
+  Provenance who;
+  std::int64_t run{1}, bits{8};
+};
+
+std::optional<Spot> spot_at(const layout::Cache& cache, int allocation, std::int64_t offset, std::int64_t bytes) {
+  if (offset < 0 || offset >= bytes) return std::nullopt;
+  const auto found = layout::inverse(cache, allocation, offset * 8);
+  if (found.empty()) return std::nullopt;
+  const auto& plane = cache.planes[static_cast<std::size_t>(found.front().plane)];
+  const auto& at = found.front().coord;
+  Spot out;
+  out.who.kind = Kind::element;
+  if (plane.component != layout::Component::data) out.who.component = std::string(layout::name(plane.component));
+  out.who.kv = at[Axis::kv], out.who.layer = at[Axis::layer], out.who.block = at[Axis::block], out.who.slot = at[Axis::slot],
+  out.who.head = at[Axis::head];
+  out.who.channel = out.who.last_channel = at[Axis::channel];
+  out.bits = layout::bits(plane.dtype);
+  std::int64_t run = out.bits;
+  for (const auto& m : plane.modes) {
+    if (m.axis == Axis::channel && m.stride == out.bits)
+      run = (m.extent - (at[Axis::channel] - plane.origin[Axis::channel]) / m.step % m.extent) * out.bits;
+  }
+  out.run = std::max<std::int64_t>(1, run / 8);
+  return out;
+}
+
+Provenance said(const std::string& text) {
+  Provenance out;
+  out.kind = Kind::other, out.text = text;
+  return out;
+}
+
+/// The tokens of a group's blocks, by block.
+class Owners {
+ public:
+  Owners(const Group& group, Side side, bool transferred_only) : group_(group) {
+    for (const auto& b : oracle::content(group, side, transferred_only)) blocks_[b.block].push_back(b);
+  }
+  /// Fills generation and token of an element by its place. False: the slot is unowned.
+  bool own(Provenance& at) const {
+    const auto found = blocks_.find(at.block);
+    if (found == blocks_.end()) return false;
+    for (const auto& b : found->second) {
+      if (at.slot < b.first_slot || at.slot >= b.first_slot + b.tokens) continue;
+      at.generation = b.generation;
+      at.token = b.first_token + at.slot - b.first_slot;
+      return true;
+    }
+    return false;
+  }
+  /// The place in the producer's pool of the content that belongs at a place of the consumer's.
+  Provenance source_of(const Provenance& at) const {
+    Provenance seat = at;
+    if (own(seat)) {
+      for (const Request& r : group_.requests) {
+        if (!r.transfer || r.generation != seat.generation ||
+            std::find(r.consumer_blocks.begin(), r.consumer_blocks.end(), at.block) == r.consumer_blocks.end())
+          continue;
+        const std::int64_t size = group_.producer.ranks.front().geometry.block_size;
+        if (static_cast<std::size_t>(seat.token / size) >= r.producer_blocks.size()) continue;
+        Provenance from = seat;
+        from.block = r.producer_blocks[static_cast<std::size_t>(seat.token / size)], from.slot = seat.token % size;
+        for (std::size_t rank = 0; rank < group_.producer.ranks.size(); ++rank) {
+          const auto& g = group_.producer.ranks[rank].geometry;
+          if (at.head >= g.first_head && at.head < g.first_head + g.heads) {
+            from.rank = static_cast<int>(rank);
+            return from;
+          }
+        }
+      }
+    }
+    return said("nothing: an unowned slot");
+  }
+
+ private:
+  const Group& group_;
+  std::unordered_map<std::int64_t, std::vector<kernels::BlockContent>> blocks_;
+};
+
+std::uint32_t key_of(View run) {
+  std::uint32_t out = 0;
+  std::memcpy(&out, run.data(), std::min<std::size_t>(sizeof out, run.size()));
+  return out;
+}
+
+/// A wrong stretch whose origin is searched, and where its bytes are.
+struct Wanted {
+  std::size_t region{0};
+  Arrival arrival;
+  View key;             ///< what is searched: of a short stretch also its neighbours, which a copy brings along
+  std::size_t lead{0};  ///< bytes of the key in front of the stretch
+  std::vector<std::pair<std::size_t, std::size_t>> homes;  ///< file, byte
+};
+
+/// Finds every place in the files that begins like a wanted run.
+void find_homes(const std::vector<View>& files, std::vector<Wanted>& all) {
+  constexpr std::size_t most_homes = 16;
+  std::unordered_map<std::uint32_t, std::vector<std::size_t>> by_key;
+  const auto filter = std::make_unique<std::bitset<1 << 22>>();  // most bytes begin nothing
+  const auto bit = [](std::uint32_t key) { return (key * 0x9e3779b1u) >> 10; };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::uint32_t key = key_of(all[i].key);
+    by_key[key].push_back(i);
+    filter->set(bit(key));
+  }
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    const View file = files[f];
+    for (std::size_t i = 0; i + static_cast<std::size_t>(shortest) <= file.size(); ++i) {
+      const std::uint32_t key = key_of(file.subspan(i, shortest));
+      if (!filter->test(bit(key))) continue;
+      const auto at = by_key.find(key);
+      if (at == by_key.end()) continue;
+      for (const std::size_t w : at->second) {
+        const View wanted = all[w].key;
+        if (all[w].homes.size() < most_homes && i + wanted.size() <= file.size() &&
+            std::memcmp(file.data() + i, wanted.data(), wanted.size()) == 0)
+          all[w].homes.emplace_back(f, i + all[w].lead);
+      }
+    }
+  }
+}
+
+/// What belongs `bytes` further along the row.
+void advance(Arrival& one, std::int64_t bytes) {
+  for (Provenance* who : {&one.seat, &one.should}) {
+    if (who->kind != Kind::element) continue;
+    who->channel += bytes * 8 / one.bits;
+    who->last_channel = who->channel;
+  }
+}
+
+}  // namespace
+
+Arrivals::Arrivals(const ResolvedCase& resolved, std::vector<View> producer)
+    : case_(resolved), producer_(std::move(producer)), sources_(regions(resolved, Side::producer)) {}
+
+std::size_t Arrivals::stretches() const {
+  std::size_t out = 0;
+  for (const Region& region : regions_) out += region.stretches.size();
+  return out;
+}
+
+/// Stretches of right and of wrong bytes within a row. A few right ones beside wrong ones are equal by chance.
+void Arrivals::cut_row(Region& region, const Arrival& row) {
+  const View expected = part(region.arrived.expected, row.at, row.bytes),
+             found = part(region.arrived.found, row.at, row.bytes);
+  struct Cut {
+    std::int64_t begin, end;
+    bool wrong;
+  };
+  std::vector<Cut> cuts;
+  const auto add = [&](std::int64_t begin, std::int64_t end, bool wrong) {
+    if (!cuts.empty() && cuts.back().wrong == wrong)
+      cuts.back().end = end;
+    else
+      cuts.push_back({begin, end, wrong});
+  };
+  for (std::int64_t at = 0; at < row.bytes;) {
+    const bool wrong = expected[static_cast<std::size_t>(at)] != found[static_cast<std::size_t>(at)];
+    std::int64_t stop = at + 1;
+    while (stop < row.bytes && (expected[static_cast<std::size_t>(stop)] != found[static_cast<std::size_t>(stop)]) == wrong)
+      ++stop;
+    // Of a guard only what lies between wrong bytes.
+    const bool between = at > 0 && stop < row.bytes, beside = row.seat.kind == Kind::element && stop - at < row.bytes;
+    add(at, stop, wrong || (stop - at < chance && (between || beside)));
+    at = stop;
+  }
+  for (const Cut& cut : cuts) {
+    // Where nothing belongs, right bytes are no news.
+    if (!cut.wrong && row.should.kind != Kind::element) continue;
+    Arrival one = row;
+    one.at += cut.begin, one.bytes = cut.end - cut.begin, one.wrong = cut.wrong;
+    advance(one, cut.begin);
+    region.stretches.push_back(std::move(one));
+  }
+}
+
+void Arrivals::add(const Arrived& arrived) {
+  const RegionRef& r = arrived.region;
+  const Group& group = case_.groups.at(static_cast<std::size_t>(r.group));
+  const auto& cache = rank_of(case_, r).truth;
+  const Owners owners(group, Side::consumer, true);
+  regions_.push_back({arrived, oracle::file_shape(case_, r.bytes).base, {}});
+  Region& region = regions_.back();
+  const auto end = static_cast<std::int64_t>(arrived.found.size());
+  for (std::int64_t at = 0; at < end && stretches() <= most_stretches;) {
+    const auto spot = spot_at(cache, r.allocation, at - region.base, r.bytes);
+    Arrival row;
+    row.at = at, row.bytes = spot ? std::min(spot->run, end - at) : 1;
+    if (spot) {
+      row.bits = spot->bits;
+      row.seat = spot->who;
+      row.should = owners.source_of(spot->who);
+    } else {
+      // Guards whole, padding byte by byte: only the layout knows where it ends.
+      row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
+      row.should = said("nothing: no data belongs here");
+    }
+    const std::size_t first = region.stretches.size();
+    cut_row(region, row);
+    if (!spot && first > 0 && first < region.stretches.size()) {
+      Arrival &before = region.stretches[first - 1], &next = region.stretches[first];
+      if (before.wrong && before.should == next.should && before.at + before.bytes == next.at) {
+        before.bytes += next.bytes;
+        region.stretches.erase(region.stretches.begin() + static_cast<std::ptrdiff_t>(first));
+      }
+    }
+    at += row.bytes;
+  }
+  for (Arrival& one : region.stretches) one.did = one.should;
+}
+
+void Arrivals::search() {
+  std::vector<Owners> owners;
+  for (const Group& group : case_.groups) owners.emplace_back(group, Side::producer, false);
+  /// What the producer has at one byte of its files, and how far its row reaches.
+  const auto at_home = [&](std::size_t f, std::size_t i) {
+    const RegionRef& source = sources_[f];
+    const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
+    auto spot = spot_at(rank_of(case_, source).truth, source.allocation, offset, source.bytes);
+    if (spot && owners[static_cast<std::size_t>(source.group)].own(spot->who)) {
+      spot->who.rank = source.rank;
+      return *spot;
+    }
+    Spot poison;
+    poison.run = spot ? spot->run : 1 << 20;
+    poison.who.kind = Kind::poison, poison.who.region = source.name;
+    poison.who.offset = poison.who.last_offset = offset;
+    return poison;
+  };
+
+  std::vector<Wanted> wanted;
+  for (std::size_t r = 0; r < regions_.size(); ++r) {
+    Region& region = regions_[r];
+    std::vector<Arrival> known;
+    for (Arrival& one : region.stretches) {
+      if (one.wrong) one.did = at_sight(region, one);
+      if (one.wrong && one.did == Provenance{})
+        wanted.push_back({r, std::move(one), {}, 0, {}});
+      else
+        known.push_back(std::move(one));
+    }
+    region.stretches = std::move(known);
+  }
+  // With what follows; with what is in front; on its own. What follows in a stretch may come from elsewhere: its rest is
+  // searched again.
+  for (int pass = 0; pass < 6 && !wanted.empty(); ++pass) {
+    for (Wanted& w : wanted) {
+      const View file = regions_[w.region].arrived.found;
+      const auto at = static_cast<std::size_t>(w.arrival.at), bytes = static_cast<std::size_t>(w.arrival.bytes);
+      const std::size_t size = pass % 3 == 2 ? std::min(bytes, key_bytes) : std::min(key_bytes, file.size());
+      const std::size_t end = pass % 3 == 1 ? at + std::min(bytes, key_bytes) : std::min(at + size, file.size());
+      const std::size_t begin = end < size ? 0 : pass % 3 == 1 ? end - size : at;
+      w.key = file.subspan(begin, end - begin);
+      w.lead = at - begin;
+      w.homes.clear();
+    }
+    std::erase_if(wanted, [&](Wanted& w) {
+      if (w.key.size() >= static_cast<std::size_t>(shortest)) return false;
+      w.arrival.did = said("too short to tell");
+      regions_[w.region].stretches.push_back(std::move(w.arrival));
+      return true;
+    });
+    find_homes(producer_, wanted);
+    std::vector<Wanted> rest;
+    for (Wanted& w : wanted) {
+      Arrival& one = w.arrival;
+      Region& region = regions_[w.region];
+      const View bytes = part(region.arrived.found, one.at, one.bytes);
+      std::tuple<std::size_t, bool, bool> best{0, false, false};  // bytes, who belongs there, content at all
+      for (const auto& [f, i] : w.homes) {
+        const Spot home = at_home(f, i);
+        const auto reach = static_cast<std::size_t>(std::min<std::int64_t>(home.run, one.bytes));
+        std::size_t same = 0;
+        while (same < reach && i + same < producer_[f].size() && producer_[f][i + same] == bytes[same]) ++same;
+        const std::tuple<std::size_t, bool, bool> found{same, home.who == one.should, home.who.kind == Kind::element};
+        if (found > best) best = found, one.did = home.who;
+      }
+      const auto longest = static_cast<std::int64_t>(std::get<0>(best));
+      if (longest == 0) {
+        rest.push_back(std::move(w));
+        continue;
+      }
+      if (longest < one.bytes) {
+        Arrival next = one;
+        next.did = {};
+        next.at += longest, next.bytes -= longest;
+        advance(next, longest);
+        one.bytes = longest;
+        rest.push_back({w.region, std::move(next), {}, 0, {}});
+      }
+      region.stretches.push_back(std::move(one));
+    }
+    wanted = std::move(rest);
+  }
+  for (Wanted& w : wanted) regions_[w.region].stretches.push_back(std::move(w.arrival));
+  for (Region& region : regions_) std::ranges::sort(region.stretches, {}, [](const Arrival& one) { return one.at; });
+}
+
+/// What needs no search; unknown: the rest.
+Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
+  const View found = part(region.arrived.found, one.at, one.bytes);
+  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found)) return said("what was there before");
+  Provenance out;
+  if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
+    out.kind = Kind::constant, out.value = found[0];
+  return out;
+}
+
+json Arrivals::moves() const {
+  constexpr std::size_t most = 96, in_front = 8;
+  for (const Region& region : regions_) {
+    const auto& all = region.stretches;
+    const auto wrong = std::ranges::find_if(all, [](const Arrival& one) { return one.wrong; });
+    if (wrong == all.end()) continue;
+    const auto first = static_cast<std::size_t>(wrong - all.begin());
+    const std::size_t begin = first > in_front ? first - in_front : 0, stop = std::min(all.size(), begin + most);
+    json moves = json::array();
+    std::int64_t left = oracle::transfer_bytes(case_).least;
+    for (std::size_t i = begin; i < stop; ++i) {
+      left -= all[i].bytes;
+      moves.push_back({{"region", region.arrived.region.name},
+                       {"offset", all[i].at - region.base},
+                       {"bytes", all[i].bytes},
+                       {"should", place_json(all[i].should)},
+                       {"did", place_json(all[i].did)}});
+    }
+    return {{"moves", moves}, {"moves_from", "bytes"}, {"bytes_left_out", std::max<std::int64_t>(0, left)}};
+  }
+  return nullptr;
+}
+
+// ---- findings ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+findings::Coord coord_of(const Provenance& who) {
+  using A = findings::Axis;
+  findings::Coord out;
+  out[A::component] = who.component.empty() ? 0 : who.component == "scale" ? 1 : 2;
+  out[A::request] = who.generation;
+  out[A::layer] = who.layer, out[A::kv] = who.kv, out[A::token] = who.token, out[A::head] = who.head;
+  out[A::channel] = who.channel;
+  return out;
+}
+
+findings::Who who_of(const Provenance& who) {
+  findings::Who out;
+  switch (who.kind) {
+    case Kind::element:
+      out.kind = findings::Who::Kind::element;
+      out.at = coord_of(who);
+      break;
+    case Kind::constant:
+      out.kind = findings::Who::Kind::constant, out.value = who.value;
+      break;
+    case Kind::poison:
+      out.kind = findings::Who::Kind::poison, out.text = "the producer";
+      break;
+    case Kind::other:
+      if (who.text == "what was there before" || who.text.starts_with("nothing")) out.kind = findings::Who::Kind::nothing;
+      break;
+    case Kind::unknown:
+      break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Finding> Arrivals::what_happened() const {
+  findings::Names names;
+  std::vector<findings::Fact> facts;
+  std::map<std::pair<int, int>, int> memories;
+  for (const Group& group : case_.groups) {
+    std::size_t number = 0;
+    for (const Request& request : group.requests)
+      names.requests.emplace(request.generation, std::to_string(number++) + (request.transfer ? "" : " (not to be moved)"));
+  }
+  for (const Region& region : regions_) {
+    const RegionRef& r = region.arrived.region;
+    const auto [at, added] = memories.try_emplace({r.group, r.rank}, static_cast<int>(names.memories.size()));
+    if (added) {
+      const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
+      std::string name = "consumer";
+      if (case_.groups.size() > 1) name += " " + (group.name.empty() ? std::to_string(r.group) : group.name);
+      if (group.consumer.ranks.size() > 1) name += " rank " + std::to_string(r.rank);
+      names.memories.push_back(std::move(name));
+    }
+    for (const Arrival& one : region.stretches) {
+      findings::Fact fact;
+      fact.memory = at->second;
+      fact.offset = one.at - region.base, fact.bytes = one.bytes;
+      fact.wrong = one.wrong;
+      fact.should = who_of(one.should);
+      if (one.seat.kind == Kind::element) {
+        if (fact.should.kind != findings::Who::Kind::element) {
+          fact.should.at = coord_of(one.seat);
+          fact.should.at[findings::Axis::request] = fact.should.at[findings::Axis::token] = findings::none;
+        }
+        fact.should.at[findings::Axis::block] = one.seat.block, fact.should.at[findings::Axis::slot] = one.seat.slot;
+        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits);
+      }
+      fact.is = one.wrong ? who_of(one.did) : fact.should;
+      facts.push_back(std::move(fact));
+    }
+  }
+  return findings::what_happened(facts, names);
+}
+
+}  // namespace kvcts::checker
