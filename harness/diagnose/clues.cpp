@@ -18,6 +18,9 @@ bool brought(const Who& who, int backing, std::int64_t offset) {
   return content(who) || (who.kind == Who::Kind::poison && (who.backing != backing || who.offset != offset));
 }
 
+/// What was to be erased and is still there: content, or the bytes from before.
+bool erased_late(const Clue& clue) { return clue.untouched || content(clue.is); }
+
 bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
   bool fresh = true;
   for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
@@ -201,7 +204,7 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
         ++out.wrong;
         out.untouched += clue.untouched;
         out.unknown += clue.is.kind == Who::Kind::unknown;
-        out.damage += !content(clue.must);
+        if (!content(clue.must)) ++(clue.must.kind == Who::Kind::constant && erased_late(clue) ? out.left : out.damage);
       } else {
         clue.is = clue.must;
       }

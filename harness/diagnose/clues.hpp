@@ -26,7 +26,8 @@ struct Clue {
 struct Clues {
   std::size_t check{0};   ///< the check at which they are taken
   std::vector<Clue> all;  ///< by backing and offset; content bytes, and wrong bytes of any kind
-  std::int64_t wrong{0}, unknown{0}, untouched{0}, damage{0};  ///< damage: wrong bytes that should hold no content
+  std::int64_t wrong{0}, unknown{0}, untouched{0};
+  std::int64_t damage{0}, left{0};  ///< wrong bytes that should hold no content: written, or not erased
 };
 
 /// Bytes over which a signature is taken: enough for the narrowest codes.

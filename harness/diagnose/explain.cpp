@@ -393,7 +393,7 @@ Explanation explain(Evidence evidence) {
     const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(),
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
     out.words = best->hypothesis.words;
-    out.share = best->share;
+    out.share = best->share, out.all_bytes = best->all_bytes;
     out.others.push_back(fmt::format("{}: {}", name(best->hypothesis.fault_class), best->hypothesis.words));
   }
   return out;

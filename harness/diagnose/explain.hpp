@@ -31,6 +31,7 @@ struct Explanation {
   bool exact{false};         ///< predicts everything observed
   std::string words;
   double share{0};                  ///< of the wrong bytes
+  bool all_bytes{false};            ///< predicts every byte, but not how it ended or what was reported
   std::vector<std::string> others;  ///< equally good, "class: words"
   std::int64_t tried{0};            ///< hypotheses
 };

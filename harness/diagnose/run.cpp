@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 
 #include "case/outcome.hpp"
 #include "case/text.hpp"
@@ -119,6 +120,63 @@ double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, co
          per_clue * static_cast<double>(content + mismatch.wrong_bytes);
 }
 
+std::int64_t content_of(const Expectation& expectation, const Names& names) {
+  std::int64_t out = 0;
+  const Checkpoint* end = expectation.at("");
+  if (end == nullptr) return 0;
+  for (const Image& image : end->images) {
+    for (const auto& [number, ids] : image.pages())
+      out += std::count_if(ids->begin(), ids->end(),
+                           [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
+  }
+  return out;
+}
+
+/// The bytes of a run held against a truth.
+struct Held {
+  Truth truth;
+  Expectation expectation;
+  Mismatch mismatch;
+  std::int64_t content{0};
+  Clues clues;
+  Held(Truth of, const Arena& arena, const Names& names, std::uint64_t seed)
+      : truth(std::move(of)), expectation(truth, arena, names, seed) {}
+  Held(const Held&) = delete;
+};
+
+/// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
+/// themselves, as a later step has a place among them.
+std::unique_ptr<Held> due_before(const std::string& step, const Script& script, const Arena& arena, Names& names,
+                                 const Observation& seen, std::uint64_t seed) {
+  Script part = without_faults(script);
+  const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (stopped == part.steps.end()) return nullptr;
+  part.steps.erase(stopped, part.steps.end());
+  std::unique_ptr<Held> out;
+  try {
+    out = std::make_unique<Held>(paint(part, arena, names), arena, names, seed);
+  } catch (const std::runtime_error&) {
+    return nullptr;
+  }
+  out->mismatch = compare(seen, out->truth, out->expectation, arena);
+  out->content = content_of(out->expectation, names);
+  if (!out->mismatch.ranges.empty())
+    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, arena, names, seed);
+  return out;
+}
+
+/// Where accesses outside lie by the declared layout: " (block 9, slot 8, of 8 blocks)".
+std::string beyond(const Observation& seen, const Script& script, const Arena& arena) {
+  for (const json& event : seen.events) {
+    if (event.value("violation", "") != "outside" || event.value("step", "") != seen.ending.step) continue;
+    const Place place{event.value("backing", -1), event.value("offset", std::int64_t{0})};
+    if (place.backing < 0 || static_cast<std::size_t>(place.backing) >= arena.backings().size()) continue;
+    const std::string words = Seats(script, arena).words_beyond(place);
+    if (!words.empty()) return " (" + words + ")";
+  }
+  return "";
+}
+
 }  // namespace
 
 void expect_playable(const Script& script) {
@@ -146,19 +204,13 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   report.wrong_bytes = mismatch.wrong_bytes;
   report.events.assign(seen.events.begin(), seen.events.end());
   for (const json& event : report.events) report.moved_bytes += event.value("bytes_moved", std::int64_t{0});
-  if (const Checkpoint* end = expectation.at("")) {
-    for (const Image& image : end->images) {
-      for (const auto& [number, ids] : image.pages()) {
-        report.expected_bytes += std::count_if(ids->begin(), ids->end(),
-                                               [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
-      }
-    }
-  }
+  report.expected_bytes = content_of(expectation, names);
   const std::int64_t content = report.expected_bytes;
   report.compare_ns = ns_since(begin);
   const auto compared = clock::now();
 
   const std::string& kind = seen.ending.kind;
+  const std::string ended = seen.ending.text + beyond(seen, script, arena);
   const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
   report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
   if (!completed) report.phase = phase_of(seen.ending, op_of(script, seen.ending.step));
@@ -175,7 +227,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   };
   if (!mismatch.any()) {
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
-    if (!completed) report.message = seen.ending.text;
+    if (!completed) report.message = ended;
     for (const Step& step : script.steps) {
       const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
       if (same && report.outcome == Outcome::pass)
@@ -192,6 +244,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   const double needed = memory_of_diagnosis(seen, mismatch, arena, names, content);
   const bool searched = needed <= diagnosis_memory;
   Clues clues;
+  std::unique_ptr<Held> due;
   Explanation why;
   if (searched) {
     observe_more(seen, tape, seed, naming_passes, mover);
@@ -200,10 +253,13 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
     if (clues.unknown > 0 && name_declared(script, names))
       clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
-    if (!mismatch.ranges.empty()) report.what_happened = what_happened(script, arena, names, clues);
+    if (hung || crashed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
+    if (due) report.wrong_bytes = due->mismatch.wrong_bytes, report.expected_bytes = due->content;
+    report.what_happened = what_happened(script, arena, names, due ? due->clues : clues);
     why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
   }
 
+  const std::int64_t wrong = report.wrong_bytes;
   std::string text;
   if (!searched) {
     text = fmt::format(
@@ -212,23 +268,24 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
         "with fewer tokens, layers or heads",
         needed / (1 << 30), diagnosis_memory / (1 << 30));
   } else if (why.exact) {
-    text = why.words;
-    if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
+    text = why.words == seen.ending.text ? ended : why.words;
+    if (wrong > 0) text += fmt::format(": explains 100 % of {} wrong bytes", wrong);
   } else {
     text = not_identified;
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
     // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
     // only.
-    const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(mismatch.wrong_bytes)));
+    const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(wrong)));
     if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: ", why.words);
     if (!why.words.empty())
-      text += left > 0 ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, mismatch.wrong_bytes)
-                       : "it does not predict how the run ended and what was reported";
+      text += left > 0 && !why.all_bytes ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, wrong)
+                                         : "it does not predict how the run ended and what was reported";
   }
   if (clues.damage > 0) text += fmt::format("; {} bytes that should hold no content were overwritten", clues.damage);
+  if (clues.left > 0) text += fmt::format("; {} bytes that were to be erased were left", clues.left);
   std::vector<std::string> messages;
-  if (!completed && why.words != seen.ending.text) messages.push_back(seen.ending.text);
-  if (mismatch.wrong_bytes > 0) messages.push_back(fmt::format("{} wrong bytes", mismatch.wrong_bytes));
+  if (!completed && why.words != seen.ending.text) messages.push_back(ended);
+  if (wrong > 0) messages.push_back(fmt::format("{} wrong bytes", wrong));
   if (mismatch.reports_differ) messages.push_back("the reports do not match what happened");
   if (completed && truth.ending.kind != "completed")
     messages.push_back("continued where it had to be " + truth.ending.kind + ": " + truth.ending.text);
@@ -238,16 +295,20 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   report.diagnosis = {why.fault_class, why.exact, text, std::string(advice(why.fault_class)), why.others};
   conclude();
   if (hung || crashed) {
-    report.state = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content)
-                   : !searched ? fmt::format("{} of {} bytes were wrong", mismatch.wrong_bytes, content)
-                               : fmt::format("{} of {} bytes were wrong, {} of them never written", mismatch.wrong_bytes,
-                                             content, clues.untouched);
+    const Clues& those = due ? due->clues : clues;
+    report.state = wrong == 0  ? fmt::format("all {} bytes had arrived", report.expected_bytes)
+                   : !searched ? fmt::format("{} of {} bytes were wrong", wrong, content)
+                               : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
+                                             report.expected_bytes, those.untouched);
   }
   report.tried = why.tried;
-  report.first_wrong = first_wrong(seen, mismatch, expectation, arena, names, clues);
-  if (!mismatch.ranges.empty() && searched) {
-    if (const Checkpoint* check = expectation.at(seen.checks[clues.check]))
-      report.picture = moves_of(script, arena, names, *check, clues);
+  Mismatch& differences = due ? due->mismatch : mismatch;
+  Expectation& expected = due ? due->expectation : expectation;
+  const Clues& told = due ? due->clues : clues;
+  report.first_wrong = first_wrong(seen, differences, expected, arena, names, told);
+  if (!differences.ranges.empty() && searched) {
+    if (const Checkpoint* check = expected.at(seen.checks[told.check]))
+      report.picture = moves_of(script, arena, names, *check, told);
   }
   report.diagnose_ns = ns_since(compared);
   return report;

@@ -62,6 +62,28 @@ std::string Seats::words_at(Place place) const {
   return declared ? "padding" : "raw bytes";
 }
 
+std::string Seats::words_beyond(Place place) const {
+  for (const Memory& m : memories_) {
+    for (std::size_t a = 0; a < m.begins.size(); ++a) {
+      const std::int64_t inside = place.offset - m.begins[a].offset;
+      if (m.begins[a].backing != place.backing || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
+      for (const auto& plane : m.cache.planes) {
+        if (plane.allocation != static_cast<int>(a) || plane.component != layout::Component::data) continue;
+        const auto outermost = std::max_element(plane.modes.begin(), plane.modes.end(), [](const auto& x, const auto& y) {
+          return std::abs(x.stride) * x.extent < std::abs(y.stride) * y.extent;
+        });
+        if (outermost == plane.modes.end() || outermost->axis != Axis::block || outermost->stride <= 0) continue;
+        const std::int64_t bit = inside * 8, stride = outermost->stride;
+        const std::int64_t block = bit >= 0 ? bit / stride : -((stride - 1 - bit) / stride);
+        const auto elements = layout::inverse(m.cache, static_cast<int>(a), bit - block * stride);
+        if (elements.empty()) continue;
+        return fmt::format("block {}, slot {}, of {} blocks", block, elements.front().coord[Axis::slot], outermost->extent);
+      }
+    }
+  }
+  return "";
+}
+
 // ---- who -----------------------------------------------------------------------------------------------------------
 
 Teller::Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check)

@@ -21,6 +21,8 @@ class Seats {
   std::optional<Provenance> at(Place place) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
   std::string words_at(Place place) const;
+  /// Of a place outside, in a pool whose blocks are outermost: "block 9, slot 8, of 8 blocks"; else "".
+  std::string words_beyond(Place place) const;
 
  private:
   struct Memory {

@@ -292,6 +292,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
                                     [](const Checkpoint& c) { return !c.any.empty(); });
   counts = anywhere || seen.moved == moved_;
   if (seen.checks != o.checks) return 0;
+  all_bytes_ = misses == 0;
   const bool same_outcome = outcome_of(seen.ending, seen.said) == outcome_;
   if (misses == 0 && same_outcome && in_every_pass(bodies)) {
     all = true;
@@ -346,7 +347,7 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
     agreeing_bytes_.push_back(predicted_);
   }
   if (share <= 0.02) return false;
-  remember({share, share + (agreement > 0.99 ? 0.15 : 0), predicted_, std::move(hypothesis)});
+  remember({share, share + (agreement > 0.99 ? 0.15 : 0), predicted_, std::move(hypothesis), all_bytes_});
   return false;
 }
 

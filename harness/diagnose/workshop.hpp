@@ -98,6 +98,7 @@ class Workshop {
     double rank{0};          ///< higher if it also says where bytes came from
     std::uint64_t bytes{0};  ///< hash of its prediction
     Hypothesis hypothesis;
+    bool all_bytes{false};  ///< only how it ended, or what was reported, differs
   };
   /// The best few, best first: no two predict the same bytes.
   const std::vector<Partial>& partial() const { return partial_; }
@@ -114,6 +115,7 @@ class Workshop {
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
   std::uint64_t predicted_{0};  ///< by the last one judged: hash of its bytes
+  bool all_bytes_{false};       ///< by the last one judged
   /// Bytes that matter and differ from the observation at a check in a pass.
   std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
   /// Whether it also predicts the passes after the first.

@@ -506,14 +506,8 @@ void propose_options(Workshop& w) {
         if (shift == 0) continue;
         Action body = a;
         body.maps = a.maps.value_or(a.to_offset) + shift;
-        bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
-        for (std::size_t k = 0; k < i; ++k)
-          as_another = as_another || (w.action(k).op == Operation::register_range && w.action(k).memory == a.memory &&
-                                      w.action(k).to_offset == *body.maps);
         const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
-        w.attempt(as_another ? FaultClass::wrong_stride
-                  : rounded  ? FaultClass::misaligned
-                             : FaultClass::registration_missing_region,
+        w.attempt(rounded ? FaultClass::misaligned : FaultClass::registration_missing_region,
                   a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }

@@ -213,10 +213,13 @@ void Recorder::carry_out(const Play& play) {
       const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
                                      [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
       event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
-      if (!there)
-        end("hung", play,
-            "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") +
-                "which never comes");
+      if (!there) {
+        std::string text = "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") +
+                           "which never comes";
+        for (const auto& [name, fields] : now_.signals)
+          if (name == a.event) text += "; '" + name + "' came with " + fields.dump();
+        end("hung", play, text);
+      }
       break;
     }
     case Operation::complete:

@@ -1,6 +1,7 @@
 #include "scene/machine/sequence.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 namespace kvcts::script {
@@ -14,7 +15,12 @@ void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play 
     const auto last = std::find_if(sequence.rbegin(), sequence.rend(), of_anchor);
     if (last == sequence.rend())
       throw std::runtime_error("step '" + play.step + "': 'after' names no step: '" + anchor + "'");
-    sequence.insert(last.base(), std::move(play));
+    // Those that were put behind it before come first, with what was put behind them.
+    std::set<std::string> those{anchor};
+    auto at = last.base();
+    for (; at != sequence.end() && at->part != Play::Part::capture && those.contains(at->action.after); ++at)
+      those.insert(at->step);
+    sequence.insert(at, std::move(play));
   } else {
     const auto first = std::find_if(sequence.begin(), sequence.end(), of_anchor);
     if (first == sequence.end())

@@ -1,0 +1,123 @@
+// What a failure says besides its cause: findings of played cases, what was due when a run stopped, and words that are no
+// proof's.
+#include <gtest/gtest.h>
+
+#include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
+#include "diagnose/run.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::script {
+namespace {
+
+Report played(const std::string& steps, const std::string& dtype = "bf16",
+              const std::string& layout = "layout: vllm-fa-nhd") {
+  static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
+  const std::string text = "case: t/happened\ndtype: " + dtype +
+                           "\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
+                           "memory:\n  P: {side: producer, " +
+                           layout +
+                           "}\n  C: {layout: vllm-fa-nhd}\n"
+                           "requests:\n  A: {tokens: 8, blocks: {P: [3, 0], C: [1, 4]}}\n"
+                           "  B: {tokens: 8, generation: 2, blocks: {P: [2, 5], C: [1, 4]}}\nsteps:\n" +
+                           steps;
+  return run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1);
+}
+
+std::vector<std::string> told(const Report& report) {
+  std::vector<std::string> out;
+  for (const Finding& one : report.what_happened) out.push_back(one.text);
+  return out;
+}
+using Words = std::vector<std::string>;
+
+bool says(const Report& report, const std::string& words) {
+  return (report.message + "; " + report.state).find(words) != std::string::npos;
+}
+
+TEST(WhatHappened, ToAPieceOfAMove) {
+  const Report report = played(
+      "  - write: {request: A, to: P}\n"
+      "  - move: {request: A, from: P, to: C, actually: [{move: {request: A, from: P, to: C, layers: [0]}}, "
+      "{move: {request: A, from: P, to: C, layers: [1], kv: [K, V], to_kv: [V, "
+      "K]}}]}\n");
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_EQ(told(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
+}
+
+TEST(WhatHappened, ToNumbersWithoutTheirScales) {
+  const Report report = played(
+      "  - write: {request: A, to: P}\n  - read: {name: out, request: A, from: P, decode: true, actually: {scales: "
+      "ignored}}\n",
+      "fp8_per_token_head");
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_EQ(told(report), Words{"out: holds numbers without their scale (4,096 bytes)"});
+}
+
+TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
+  const Report report = played("  - write: {request: A, to: P, actually: {request: B, to_blocks: [3, 0]}}\n");
+  EXPECT_EQ(told(report), Words{"P: holds request B (2,048 bytes)"});
+}
+
+TEST(WhatHappened, DelayedStepsRunInTheOrderOfTheFile) {
+  const std::string moves =
+      "  - write: {request: A, to: P}\n  - write: {request: B, to: P}\n"
+      "  - move: {name: first, request: A, from: P, to: C, actually: {after: anchor}}\n"
+      "  - move: {name: second, request: B, from: P, to: C, actually: {after: anchor}}\n  - complete: {name: anchor, "
+      "request: B}\n";
+  EXPECT_EQ(played(moves).outcome, Outcome::pass) << played(moves).message;
+  // Also behind a step that is itself delayed.
+  EXPECT_EQ(played(moves + "  - move: {name: third, request: A, from: P, to: C}\n"
+                           "  - move: {request: B, from: P, to: C, actually: {after: second}}\n")
+                .outcome,
+            Outcome::fail)
+      << "the last one came before 'third'";
+}
+
+TEST(WhatHappened, AHangCountsOnlyWhatWasDue) {
+  const Report report = played(
+      "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C}\n"
+      "  - signal: {event: there, fields: {id: 5}, actually: {fields: {id: 4}}}\n  - wait: {event: there, fields: {id: 5}}\n"
+      "  - read: {request: A, from: C}\n");
+  EXPECT_EQ(report.outcome, Outcome::hang);
+  EXPECT_EQ(report.wrong_bytes, 0);
+  EXPECT_TRUE(says(report, "all 4096 bytes had arrived")) << report.message << report.state;
+  EXPECT_TRUE(says(report, "'there' came with {\"id\":4}")) << report.message;
+  EXPECT_EQ(told(report), Words{});
+
+  const Report half = played(
+      "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C, actually: {layers: [0]}}\n"
+      "  - wait: {event: there}\n  - read: {request: A, from: C}\n");
+  EXPECT_EQ(half.outcome, Outcome::hang);
+  EXPECT_EQ(told(half), Words{"C, layer 1: not written (1,024 bytes)"});
+  EXPECT_TRUE(says(half, "1024 of 4096 bytes were wrong, 1024 of them never written")) << half.state;
+}
+
+TEST(WhatHappened, AnAccessOutsideIsABlockAndASlot) {
+  const Report report =
+      played("  - write: {request: A, to: P, actually: {to_blocks: [3, 40]}}\n", "bf16", "template: \"L x B K N H C\"");
+  EXPECT_EQ(report.outcome, Outcome::crash);
+  EXPECT_TRUE(says(report, "outside (block 40, slot 0, of 6 blocks)")) << report.message;
+}
+
+TEST(WhatHappened, WhatWasNotErasedWasLeft) {
+  const Report report = played("  - write: {request: A, to: P}\n  - fill: {to: P/kv.L0, value: zero, actually: skipped}\n");
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_TRUE(says(report, "bytes that were to be erased were left")) << report.message;
+  EXPECT_FALSE(says(report, "overwritten")) << report.message;
+}
+
+TEST(WhatHappened, ARegistrationElsewhereIsOneClass) {
+  for (const char* place : {"0", "1024"}) {
+    const Report report = played(
+        "  - register: {memory: P/kv.L0, offset: 0, bytes: 512}\n"
+        "  - register: {memory: P/kv.L0, offset: 512, bytes: 2560, actually: {maps: " +
+        std::string(place) +
+        "}}\n"
+        "  - register: {memory: P/kv.L1}\n  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C}\n");
+    EXPECT_EQ(report.diagnosis.fault_class, FaultClass::registration_missing_region) << place << ": " << report.message;
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::script
