@@ -4,6 +4,7 @@
 
 #include <array>
 #include <set>
+#include <unordered_map>
 
 #include "case/script_walk.hpp"
 #include "diagnose/findings/findings.hpp"
@@ -33,9 +34,13 @@ std::map<std::int64_t, std::string> requests_of(const Script& script) {
 
 class Facts {
  public:
-  Facts(const Script& script, const Arena& arena, Names& names) : arena_(arena), names_(names), seats_(script, arena) {
+  Facts(const Script& script, const Arena& arena, Names& names, const Checkpoint& check, const Clues& clues)
+      : arena_(arena), names_(names), seats_(script, arena), whereabouts_(check, arena, names) {
     called_.requests = requests_of(script);
+    for (const Clue& clue : clues.all)
+      if (clue.wrong && !is_output(clue.backing)) wrong_[clue.backing][clue.offset] = &clue;
     for (const Backing& b : arena.backings()) {
+      called_.regions.push_back(b.name);
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
       memory_of_.push_back(static_cast<int>(known - called_.memories.begin()));
       if (known != called_.memories.end()) continue;
@@ -57,6 +62,8 @@ class Facts {
     else
       fact.is = who(clue.is, clue);
     if (clue.wrong) compare_scales(clue, fact);
+    fact.region = clue.backing;
+    if (clue.wrong) trace(clue, fact);
     if (continues(clue, fact)) {
       Fact& last = facts_.back();
       last.channels = std::max(last.channels, fact.should.at[Axis::channel] - last.should.at[Axis::channel] + 1);
@@ -144,12 +151,47 @@ class Facts {
     return out.empty() ? "another request" : out;
   }
 
+  bool is_output(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].side == "output"; }
+
+  /// Where its bytes lie in another memory, and whether a step only read what was wrong already.
+  void trace(const Clue& clue, Fact& fact) const {
+    if (is_output(clue.backing) && clue.must.kind == Who::Kind::tag) {
+      for (const Place& place : whereabouts_.of(clue.must)) {
+        const auto there = wrong_.find(place.backing);
+        if (there == wrong_.end()) continue;
+        const auto found = there->second.find(place.offset);
+        if (found == there->second.end()) continue;
+        const Clue& read = *found->second;
+        const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.backing == place.backing &&
+                               clue.is.offset == place.offset;
+        if (!untouched && clue.is != read.is) continue;
+        fact.is = {};
+        fact.is.kind = Kind::follows;
+        fact.is.text = arena_.backings()[static_cast<std::size_t>(place.backing)].memory;
+        return;
+      }
+    }
+    if (fact.is.kind == Kind::poison) {
+      fact.from = clue.is.backing, fact.from_offset = clue.is.offset;
+    } else if (fact.is.kind == Kind::element && clue.is.kind == Who::Kind::tag) {
+      const auto places = whereabouts_.of(clue.is);
+      const Fact* last = facts_.empty() || backing_ != clue.backing ? nullptr : &facts_.back();
+      for (const Place& place : places) {
+        if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
+        const bool goes_on =
+            last && last->from == place.backing && place.offset - last->from_offset == clue.offset - last->offset;
+        if (fact.from < 0 || goes_on) fact.from = place.backing, fact.from_offset = place.offset;
+      }
+    }
+  }
+
   /// The next byte of the same row, on both sides.
   bool continues(const Clue& clue, const Fact& next) const {
     if (facts_.empty() || backing_ != clue.backing) return false;
     const Fact& last = facts_.back();
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
+    if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
   static bool advances(const findings::Who& from, const findings::Who& to, const Fact& run) {
@@ -164,6 +206,8 @@ class Facts {
   const Arena& arena_;
   const Names& names_;
   Seats seats_;
+  Whereabouts whereabouts_;
+  std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
   findings::Names called_;
   std::vector<int> memory_of_;
   std::vector<Fact> facts_;
@@ -213,8 +257,9 @@ bool name_declared(const Script& script, Names& names) {
   return true;
 }
 
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Clues& clues) {
-  Facts facts(script, arena, names);
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Checkpoint& check,
+                                   const Clues& clues) {
+  Facts facts(script, arena, names, check, clues);
   for (const Clue& clue : clues.all) facts.add(clue);
   return facts.told();
 }

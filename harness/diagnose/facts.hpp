@@ -12,7 +12,8 @@ namespace kvcts::script {
 /// every generation. 4-bit codes excepted. False: there is too much of it.
 bool name_declared(const Script& script, Names& names);
 
-/// What happened to the bytes at the check of the clues, in words; linear in the clues.
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Clues& clues);
+/// What happened to the bytes at the check of the clues (`check`: what must be there), in words.
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Checkpoint& check,
+                                   const Clues& clues);
 
 }  // namespace kvcts::script

@@ -255,7 +255,11 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
       clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
     if (hung || crashed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
     if (due) report.wrong_bytes = due->mismatch.wrong_bytes, report.expected_bytes = due->content;
-    report.what_happened = what_happened(script, arena, names, due ? due->clues : clues);
+    if (!(due ? due->mismatch : mismatch).ranges.empty()) {
+      const Clues& told = due ? due->clues : clues;
+      if (const Checkpoint* check = (due ? due->expectation : expectation).at(seen.checks[told.check]))
+        report.what_happened = what_happened(script, arena, names, *check, told);
+    }
     why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
   }
 

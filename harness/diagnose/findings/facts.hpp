@@ -31,6 +31,7 @@ struct Who {
     constant,  ///< the same value whatever the content
     poison,    ///< of another place: bytes that no step wrote there
     mixed,     ///< a code or a number made of the parts of several
+    follows,   ///< in what a step read: what lies, wrongly, in the memory that it read from (`text`)
     unknown,
   };
   Kind kind{Kind::unknown};
@@ -38,7 +39,7 @@ struct Who {
   std::uint8_t byte{0};   ///< element: which byte of its code comes first
   std::uint8_t times{0};  ///< a decoded number: how often its scale was applied
   Coord at;               ///< element; for what should be there also the place (block, slot), if it has one
-  std::string text;       ///< poison, mixed: in words
+  std::string text;       ///< poison, mixed, follows: in words
   bool operator==(const Who&) const = default;
 };
 
@@ -49,12 +50,17 @@ struct Fact {
   std::int64_t channels{1};
   Who should, is;
   bool wrong{false};
+  int region{-1};  ///< of `offset`: index of Names::regions
+  /// A place that holds the same bytes one after another; -1: none does, or not known.
+  int from{-1};
+  std::int64_t from_offset{0};
 };
 
 /// What the numbers are called.
 struct Names {
   std::vector<std::string> memories;             ///< by Fact::memory
   std::map<std::int64_t, std::string> requests;  ///< Axis::request -> "A"
+  std::vector<std::string> regions;
   /// Memories from this one on are what steps read: they come last, for most of it follows from the others.
   int first_output{INT32_MAX};
 };
@@ -70,6 +76,14 @@ struct Transposition {
 /// The two axes that predict most of `some`; fewer than half: none. `sizes`: extents of the axes, from 0.
 std::optional<Transposition> transposition_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& some,
                                               const std::map<Axis, std::int64_t>& sizes);
+
+/// A stretch of memory that holds a stretch of another, byte for byte.
+struct Flat {
+  int region{0}, from{0};
+  std::int64_t offset{0}, from_offset{0}, length{0}, bytes{0};  ///< bytes: that are wrong by it
+};
+/// Of `some`; none if not all of them come from somewhere.
+std::vector<Flat> flats_of(const std::vector<Fact>& facts, std::vector<std::size_t> some);
 
 /// Facts (by index, ascending) that fill a product of sets, but for `others` bytes that do not belong to them.
 struct Box {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 
 namespace kvcts::findings {
 
@@ -78,12 +79,54 @@ double cost(const Maps& maps) {
   return out;
 }
 
-Maps maps_of(const std::vector<Fact>& facts, const Indices& some) {
+/// Per content axis what each coordinate became; nothing: it became several things.
+using Table = std::unordered_map<std::int64_t, std::int64_t>;
+using Tables = std::array<std::optional<Table>, content_axes.size()>;
+
+/// False: the coordinate became something else before.
+bool put(Table& table, std::int64_t should, std::int64_t is) {
+  const auto [at, added] = table.try_emplace(should, is);
+  return added || at->second == is;
+}
+
+Tables tables_of(const std::vector<Fact>& facts, const Indices& some) {
+  Tables out;
+  for (std::size_t a = 0; a < out.size(); ++a) {
+    Table& table = out[a].emplace();
+    std::pair<std::int64_t, std::int64_t> last{INT64_MIN, 0};  // neighbours are often alike
+    for (const std::size_t i : some) {
+      const std::pair<std::int64_t, std::int64_t> pair{facts[i].should.at[content_axes[a]], facts[i].is.at[content_axes[a]]};
+      if (pair == last) continue;
+      last = pair;
+      if (put(table, pair.first, pair.second)) continue;
+      out[a].reset();
+      break;
+    }
+  }
+  return out;
+}
+
+Tables joined(const Tables& one, const Tables& other) {
+  Tables out = one;
+  for (std::size_t a = 0; a < out.size(); ++a) {
+    if (!other[a]) out[a].reset();
+    if (!out[a]) continue;
+    for (const auto& [should, is] : *other[a]) {
+      if (put(*out[a], should, is)) continue;
+      out[a].reset();
+      break;
+    }
+  }
+  return out;
+}
+
+Maps maps_of(const Tables& tables) {
   Maps out;
-  std::vector<std::pair<std::int64_t, std::int64_t>> pairs(some.size());
-  for (const Axis axis : content_axes) {
-    for (std::size_t i = 0; i < some.size(); ++i) pairs[i] = {facts[some[i]].should.at[axis], facts[some[i]].is.at[axis]};
-    if (Map map = map_of(pairs); map.kind != Map::Kind::same) out.emplace(axis, std::move(map));
+  for (std::size_t a = 0; a < tables.size(); ++a) {
+    Map map;
+    map.kind = Map::Kind::tangle;
+    if (tables[a]) map = map_of({tables[a]->begin(), tables[a]->end()});
+    if (map.kind != Map::Kind::same) out.emplace(content_axes[a], std::move(map));
   }
   return out;
 }
@@ -91,7 +134,10 @@ Maps maps_of(const std::vector<Fact>& facts, const Indices& some) {
 /// Facts that one set of maps describes.
 struct Part {
   Indices facts;
+  Tables tables;
   Maps maps;
+  Part(Indices which, Tables of) : facts(std::move(which)), tables(std::move(of)), maps(maps_of(tables)) {}
+  Part(const std::vector<Fact>& all, Indices which) : Part(which, tables_of(all, which)) {}
 };
 
 double cost(const std::vector<Part>& parts) {
@@ -111,20 +157,19 @@ std::optional<std::vector<Part>> parted_by(const std::vector<Fact>& facts, const
   if (by_value.size() < 2) return std::nullopt;
   std::vector<Part> out;
   for (auto& [value, group] : by_value) {
-    Maps maps = maps_of(facts, group);
-    if (tangled(maps)) return std::nullopt;
-    const auto alike = std::find_if(out.begin(), out.end(), [&](const Part& part) {
-      Indices both = part.facts;
-      both.insert(both.end(), group.begin(), group.end());
-      const Maps joined = maps_of(facts, both);
-      return !tangled(joined) && cost(joined) <= std::max(cost(part.maps), cost(maps)) + 0.5;
+    Part part(facts, std::move(group));
+    if (tangled(part.maps)) return std::nullopt;
+    const auto alike = std::find_if(out.begin(), out.end(), [&](Part& other) {
+      Part both({}, joined(other.tables, part.tables));
+      if (tangled(both.maps) || cost(both.maps) > std::max(cost(other.maps), cost(part.maps)) + 0.5) return false;
+      other.tables = std::move(both.tables), other.maps = std::move(both.maps);
+      return true;
     });
-    if (alike == out.end()) {
-      if (out.size() == most_parts) return std::nullopt;
-      out.push_back({group, std::move(maps)});
+    if (alike != out.end()) {
+      alike->facts.insert(alike->facts.end(), part.facts.begin(), part.facts.end());
     } else {
-      alike->facts.insert(alike->facts.end(), group.begin(), group.end());
-      alike->maps = maps_of(facts, alike->facts);
+      if (out.size() == most_parts) return std::nullopt;
+      out.push_back(std::move(part));
     }
   }
   return out;
@@ -132,7 +177,7 @@ std::optional<std::vector<Part>> parted_by(const std::vector<Fact>& facts, const
 
 /// One set of maps for all, or by the axes that differ, or by the value of one axis: the cheapest.
 std::vector<Part> parts_of(const std::vector<Fact>& facts, const Indices& some) {
-  std::vector<Part> best{{some, maps_of(facts, some)}};
+  std::vector<Part> best{Part(facts, some)};
   const auto consider = [&](std::vector<Part> parts) {
     if (cost(parts) < cost(best)) best = std::move(parts);
   };
@@ -163,10 +208,6 @@ Scope universe_of(const std::vector<Fact>& facts, const Indices& all) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 std::map<Axis, std::int64_t> sizes_of(const Scope& universe) {
   std::map<Axis, std::int64_t> out;
   for (const auto& [axis, values] : universe)
@@ -174,50 +215,88 @@ std::map<Axis, std::int64_t> sizes_of(const Scope& universe) {
   return out;
 }
 
+/// Findings of one memory.
+class Memory {
+ public:
+  Memory(const std::vector<Fact>& facts, const Indices& all, const Names& names)
+      : facts_(facts), all_(all), names_(names), universe_(universe_of(facts, all)) {}
+
+  /// Facts of one sort.
+  std::vector<Finding> findings(const Indices& group) const {
+    std::vector<Finding> out;
+    if (!moved(facts_[group.front()])) {
+      for (const Box& box : boxes_of(facts_, group, all_, most_boxes))
+        out.push_back({words_of(facts_, box, {}, universe_, names_), box.bytes, false});
+      return out;
+    }
+    std::vector<Part> parts = parts_of(facts_, group);
+    // Two axes in the other order look like many maps.
+    const auto turned = cost(parts) > 4 ? transposition_of(facts_, group, sizes_of(universe_)) : std::nullopt;
+    if (turned) {
+      Indices left;
+      std::set_difference(group.begin(), group.end(), turned->facts.begin(), turned->facts.end(), std::back_inserter(left));
+      std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(facts_, left);
+      if (3 + cost(rest) < cost(parts)) {
+        out.push_back(words_of(facts_, *turned, universe_, names_));
+        parts = std::move(rest);
+      }
+    }
+    for (const Part& part : parts) {
+      for (const Box& box : boxes_of(facts_, part.facts, all_, most_boxes)) {
+        // The map on the box alone may be simpler.
+        const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(facts_, box.facts));
+        out.push_back({words_of(facts_, box, maps, universe_, names_), box.bytes, tangled(maps)});
+      }
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<Fact>& facts_;
+  const Indices& all_;
+  const Names& names_;
+  const Scope universe_;
+};
+
+bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }
+
 }  // namespace
 
 std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& names) {
   std::map<int, Indices> of_memory;
-  std::map<Sort, Indices> groups;
+  std::map<int, std::map<Sort, Indices>> groups;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     of_memory[facts[i].memory].push_back(i);
-    if (facts[i].wrong) groups[sort_of(facts[i])].push_back(i);
+    if (facts[i].wrong) groups[facts[i].memory][sort_of(facts[i])].push_back(i);
   }
-  std::map<int, Scope> universes;
-  for (const auto& [memory, all] : of_memory) universes[memory] = universe_of(facts, all);
   std::vector<Finding> out;
-  std::size_t outputs = SIZE_MAX;
-  for (const auto& [sort, group] : groups) {
-    const int memory = facts[group.front()].memory;  // in their order
-    if (memory >= names.first_output) outputs = std::min(outputs, out.size());
-    std::vector<Part> parts{{group, {}}};
-    if (moved(facts[group.front()])) {
-      parts = parts_of(facts, group);
-      // Two axes in the other order look like many maps.
-      const auto turned = cost(parts) > 4 ? transposition_of(facts, group, sizes_of(universes[memory])) : std::nullopt;
-      if (turned) {
-        Indices left;
-        std::set_difference(group.begin(), group.end(), turned->facts.begin(), turned->facts.end(),
-                            std::back_inserter(left));
-        std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(facts, left);
-        if (3 + cost(rest) < cost(parts)) {
-          out.push_back(words_of(facts, *turned, universes[memory], names));
-          parts = std::move(rest);
-        }
+  std::ptrdiff_t outputs = 0;
+  for (const auto& [number, sorts] : groups) {
+    const Memory memory(facts, of_memory[number], names);
+    std::vector<Finding> by_axes, rest;
+    Indices brought;
+    for (const auto& [sort, group] : sorts) {
+      const bool origin = has_origin(facts[group.front()]);
+      for (Finding& one : memory.findings(group)) (origin ? by_axes : rest).push_back(std::move(one));
+      if (origin) brought.insert(brought.end(), group.begin(), group.end());
+    }
+    // A copy of raw bytes is shorter in offsets.
+    constexpr std::size_t few = 3, many = 8;
+    const bool vague = std::any_of(by_axes.begin(), by_axes.end(), [](const Finding& one) { return one.vague; });
+    if (by_axes.size() > few || vague) {
+      const std::vector<Flat> flats = flats_of(facts, brought);
+      if (!flats.empty() && (flats.size() < by_axes.size() || (vague && flats.size() <= many))) {
+        by_axes.clear();
+        for (const Flat& flat : flats) by_axes.push_back({words_of(flat, names), flat.bytes, false});
       }
     }
-    for (const Part& part : parts) {
-      for (const Box& box : boxes_of(facts, part.facts, of_memory[memory], most_boxes)) {
-        // The map on the box alone may be simpler.
-        const Maps maps = part.maps.empty() ? Maps{} : maps_of(facts, box.facts);
-        out.push_back({words_of(facts, box, maps, universes[memory], names), box.bytes, tangled(maps)});
-      }
-    }
+    for (auto* list : {&by_axes, &rest})
+      for (Finding& one : *list) out.push_back(std::move(one));
+    if (number < names.first_output) outputs = static_cast<std::ptrdiff_t>(out.size());
   }
   const auto larger = [](const Finding& a, const Finding& b) { return a.bytes > b.bytes; };
-  const auto last = out.begin() + static_cast<std::ptrdiff_t>(std::min(outputs, out.size()));
-  std::stable_sort(out.begin(), last, larger);
-  std::stable_sort(last, out.end(), larger);
+  std::stable_sort(out.begin(), out.begin() + outputs, larger);
+  std::stable_sort(out.begin() + outputs, out.end(), larger);
   return out;
 }
 

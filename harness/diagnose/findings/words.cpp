@@ -186,6 +186,8 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
       return "holds what was in " + fact.is.text + " before anything was written";
     case Who::Kind::mixed:
       return "holds " + (fact.is.text.empty() ? "parts of several elements" : fact.is.text);
+    case Who::Kind::follows:
+      return "as it lies in " + fact.is.text;
     case Who::Kind::unknown:
       return content ? "holds bytes that nothing here had" : "overwritten with bytes that nothing here had" + instead;
     case Who::Kind::element:
@@ -204,6 +206,17 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
 }
 
 }  // namespace
+
+std::string words_of(const Flat& flat, const Names& names) {
+  const auto stretch = [&](int region, std::int64_t offset) {
+    return fmt::format("{}, bytes {}", names.regions.at(static_cast<std::size_t>(region)),
+                       range(offset, offset + flat.length - 1));
+  };
+  const std::string share = flat.bytes == flat.length
+                                ? fmt::format("{} bytes", text::thousands(flat.bytes))
+                                : fmt::format("{} of {} bytes", text::thousands(flat.bytes), text::thousands(flat.length));
+  return fmt::format("{}: holds {} ({})", stretch(flat.region, flat.offset), stretch(flat.from, flat.from_offset), share);
+}
 
 Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names) {
   Finding out;

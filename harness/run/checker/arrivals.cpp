@@ -307,7 +307,10 @@ void Arrivals::search() {
         std::size_t same = 0;
         while (same < reach && i + same < producer_[f].size() && producer_[f][i + same] == bytes[same]) ++same;
         const std::tuple<std::size_t, bool, bool> found{same, home.who == one.should, home.who.kind == Kind::element};
-        if (found > best) best = found, one.did = home.who;
+        if (found <= best) continue;
+        best = found, one.did = home.who;
+        one.home = static_cast<int>(f);
+        one.home_offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, sources_[f].bytes).base;
       }
       const auto longest = static_cast<std::int64_t>(std::get<0>(best));
       if (longest == 0) {
@@ -316,7 +319,7 @@ void Arrivals::search() {
       }
       if (longest < one.bytes) {
         Arrival next = one;
-        next.did = {};
+        next.did = {}, next.home = -1;
         next.at += longest, next.bytes -= longest;
         advance(next, longest);
         one.bytes = longest;
@@ -410,8 +413,10 @@ std::vector<Finding> Arrivals::what_happened() const {
     for (const Request& request : group.requests)
       names.requests.emplace(request.generation, std::to_string(number++) + (request.transfer ? "" : " (not to be moved)"));
   }
+  for (const RegionRef& source : sources_) names.regions.push_back(source.name);
   for (const Region& region : regions_) {
     const RegionRef& r = region.arrived.region;
+    names.regions.push_back(r.name);
     const auto [at, added] = memories.try_emplace({r.group, r.rank}, static_cast<int>(names.memories.size()));
     if (added) {
       const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
@@ -435,6 +440,8 @@ std::vector<Finding> Arrivals::what_happened() const {
         fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits);
       }
       fact.is = one.wrong ? who_of(one.did) : fact.should;
+      fact.region = static_cast<int>(names.regions.size()) - 1;
+      fact.from = one.home, fact.from_offset = one.home_offset;
       facts.push_back(std::move(fact));
     }
   }

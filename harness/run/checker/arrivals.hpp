@@ -25,6 +25,8 @@ struct Arrival {
   std::int64_t bits{8};          ///< of a channel
   Provenance seat;               ///< element: its place in the consumer
   Provenance should, did;        ///< element: its place in the producer
+  int home{-1};                  ///< the producer's region from which the bytes come; -1: not known
+  std::int64_t home_offset{0};
   bool wrong{false};
 };
 
