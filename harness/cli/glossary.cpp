@@ -120,6 +120,7 @@ constexpr std::array terms{
     Term{"diagnosis", "The simplest change of the right transfer that predicts every observed byte.", ""},
     Term{"cause not identified",
          "No known change predicts every wrong byte. What happened is said; the best idea is called a guess.", ""},
+    Term{"happened", "Which wrong bytes hold what, read off the bytes, whatever the cause.", ""},
     Term{"reader", "Code that gathers keys and values from a cache as an attention kernel does.", ""},
     Term{"checked", "Bytes that were compared: every byte of every region on both sides.", ""},
     Term{"planned", "Bytes in the copies of the plan.", ""},

@@ -281,7 +281,7 @@ std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& 
       if (origin) brought.insert(brought.end(), group.begin(), group.end());
     }
     // A copy of raw bytes is shorter in offsets.
-    constexpr std::size_t few = 3, many = 8;
+    constexpr std::size_t few = 3, many = 32;
     const bool vague = std::any_of(by_axes.begin(), by_axes.end(), [](const Finding& one) { return one.vague; });
     if (by_axes.size() > few || vague) {
       const std::vector<Flat> flats = flats_of(facts, brought);

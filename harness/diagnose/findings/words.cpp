@@ -45,6 +45,8 @@ std::string list(Axis axis, const std::vector<std::int64_t>& values, const Names
                      ranges.size() - most_listed);
 }
 
+std::string bytes_words(std::int64_t bytes) { return text::thousands(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+
 std::string_view word(Axis axis) {
   constexpr std::array<std::string_view, axis_count> words{"component", "request", "layer", "K/V",    "token",
                                                            "block",     "slot",    "head",  "channel"};
@@ -213,7 +215,7 @@ std::string words_of(const Flat& flat, const Names& names) {
                        range(offset, offset + flat.length - 1));
   };
   const std::string share = flat.bytes == flat.length
-                                ? fmt::format("{} bytes", text::thousands(flat.bytes))
+                                ? bytes_words(flat.bytes)
                                 : fmt::format("{} of {} bytes", text::thousands(flat.bytes), text::thousands(flat.length));
   return fmt::format("{}: holds {} ({})", stretch(flat.region, flat.offset), stretch(flat.from, flat.from_offset), share);
 }
@@ -239,7 +241,7 @@ Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, co
 std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
                      const Names& names) {
   const std::string share =
-      box.others == 0 ? fmt::format("{} bytes", text::thousands(box.bytes))
+      box.others == 0 ? bytes_words(box.bytes)
                       : fmt::format("{} of {} bytes", text::thousands(box.bytes), text::thousands(box.bytes + box.others));
   return fmt::format("{}: {} ({})", scope_words(facts, box, universe, names), what_words(facts, box, maps, names), share);
 }

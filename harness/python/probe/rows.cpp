@@ -64,6 +64,27 @@ void Rows::know_axes(const std::set<std::int64_t>& tokens) {
           for (const std::int64_t t : tokens) know({l, k, t, h, g});
 }
 
+bool Rows::know_declared() {
+  constexpr double most = 1 << 20;
+  std::set<std::uint32_t> generations;
+  const auto note = [&](const std::vector<Request>& requests) {
+    for (const Request& request : requests) {
+      generations.insert(request.generation);
+      if (request.generation > 0) generations.insert(request.generation - 1);
+    }
+  };
+  note(question_.content.requests);
+  if (question_.source) note(question_.source->content.requests);
+  double rows = static_cast<double>(most_tokens_) * static_cast<double>(generations.size());
+  for (const Axis axis : {Axis::layer, Axis::kv, Axis::head}) rows *= static_cast<double>(box_.hi[axis] - box_.lo[axis]);
+  if (rows > most) return false;
+  generations_.swap(generations);
+  for (std::int64_t l = box_.lo[Axis::layer]; l < box_.hi[Axis::layer]; ++l)
+    for (std::int64_t k = box_.lo[Axis::kv]; k < box_.hi[Axis::kv]; ++k)
+      for (std::int64_t h = box_.lo[Axis::head]; h < box_.hi[Axis::head]; ++h) know_tokens(l, k, h);
+  return true;
+}
+
 std::optional<std::uint64_t> Rows::fingerprint(const layout::Coord& row) const {
   const int width = layout::bits(dtype_);
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(channels_ * width / 8), 0);

@@ -28,6 +28,9 @@ class Rows {
   /// Every layer, kv and head of these tokens.
   void know_axes(const std::set<std::int64_t>& tokens);
 
+  /// Every row of the declared requests, here and at the source, and of the generation before each. False: too many.
+  bool know_declared();
+
   std::int64_t layers_begin() const { return box_.lo[layout::Axis::layer]; }
   const layout::Box& box() const { return box_; }
   /// The expected content of token places, by block and slot.

@@ -557,9 +557,9 @@ Diagnosis Search::run() {
                  .wrong_bytes == 0;
     });
   });
-  out_.text =
-      fmt::format("unexplained: no known transformation of the map predicts these bytes; {} of {} blocks are right{}", right,
-                  blocks_.size(), question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
+  out_.text = fmt::format("{}; no known transformation of the map predicts these bytes; {} of {} blocks are right{}",
+                          not_identified, right, blocks_.size(),
+                          question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
   return out_;
 }
 

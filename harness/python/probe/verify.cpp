@@ -6,6 +6,7 @@
 
 #include "case/text.hpp"
 #include "kernels/poison.hpp"
+#include "python/probe/facts.hpp"
 #include "python/probe/search.hpp"
 
 namespace kvcts::probe {
@@ -206,6 +207,9 @@ Report verify(const Question& q) {
     out.blocks.push_back(state);
   }
   out.diagnosis = Search(q, wrong, out.wrong_bytes).run();
+  out.what_happened = what_happened(q);
+  if (!out.diagnosis.exact && !out.what_happened.empty())
+    out.diagnosis.text.insert(not_identified.size(), "; what happened: " + in_a_line(out.what_happened));
   return out;
 }
 

@@ -52,7 +52,8 @@ struct Report {
   std::int64_t checked_bytes{0}, wrong_bytes{0};
   std::vector<Wrong> first;
   std::vector<BlockState> blocks;
-  Diagnosis diagnosis;  ///< empty when nothing is wrong
+  Diagnosis diagnosis;                 ///< empty when nothing is wrong
+  std::vector<Finding> what_happened;  ///< to rows of data; empty for codes of 4 bits and for more than 2^20 rows
 };
 
 /// Throws layout::Error if the question is invalid.

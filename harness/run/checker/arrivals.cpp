@@ -123,6 +123,7 @@ struct Wanted {
   View key;             ///< what is searched: of a short stretch also its neighbours, which a copy brings along
   std::size_t lead{0};  ///< bytes of the key in front of the stretch
   std::vector<std::pair<std::size_t, std::size_t>> homes;  ///< file, byte
+  int tries{0};                                            ///< with what follows, with what is in front, on its own
 };
 
 /// Finds every place in the files that begins like a wanted run.
@@ -269,21 +270,22 @@ void Arrivals::search() {
     for (Arrival& one : region.stretches) {
       if (one.wrong) one.did = at_sight(region, one);
       if (one.wrong && one.did == Provenance{})
-        wanted.push_back({r, std::move(one), {}, 0, {}});
+        wanted.push_back({r, std::move(one), {}, 0, {}, 0});
       else
         known.push_back(std::move(one));
     }
     region.stretches = std::move(known);
   }
   // With what follows; with what is in front; on its own. What follows in a stretch may come from elsewhere: its rest is
-  // searched again.
-  for (int pass = 0; pass < 6 && !wanted.empty(); ++pass) {
+  // searched again, as long as that finds something.
+  constexpr int most_passes = 96;
+  for (int pass = 0; pass < most_passes && !wanted.empty(); ++pass) {
     for (Wanted& w : wanted) {
       const View file = regions_[w.region].arrived.found;
       const auto at = static_cast<std::size_t>(w.arrival.at), bytes = static_cast<std::size_t>(w.arrival.bytes);
-      const std::size_t size = pass % 3 == 2 ? std::min(bytes, key_bytes) : std::min(key_bytes, file.size());
-      const std::size_t end = pass % 3 == 1 ? at + std::min(bytes, key_bytes) : std::min(at + size, file.size());
-      const std::size_t begin = end < size ? 0 : pass % 3 == 1 ? end - size : at;
+      const std::size_t size = w.tries == 2 ? std::min(bytes, key_bytes) : std::min(key_bytes, file.size());
+      const std::size_t end = w.tries == 1 ? at + std::min(bytes, key_bytes) : std::min(at + size, file.size());
+      const std::size_t begin = end < size ? 0 : w.tries == 1 ? end - size : at;
       w.key = file.subspan(begin, end - begin);
       w.lead = at - begin;
       w.homes.clear();
@@ -314,7 +316,10 @@ void Arrivals::search() {
       }
       const auto longest = static_cast<std::int64_t>(std::get<0>(best));
       if (longest == 0) {
-        rest.push_back(std::move(w));
+        if (++w.tries < 3)
+          rest.push_back(std::move(w));
+        else
+          region.stretches.push_back(std::move(one));
         continue;
       }
       if (longest < one.bytes) {
@@ -323,7 +328,7 @@ void Arrivals::search() {
         next.at += longest, next.bytes -= longest;
         advance(next, longest);
         one.bytes = longest;
-        rest.push_back({w.region, std::move(next), {}, 0, {}});
+        rest.push_back({w.region, std::move(next), {}, 0, {}, 0});
       }
       region.stretches.push_back(std::move(one));
     }

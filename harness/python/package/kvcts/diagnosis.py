@@ -41,9 +41,10 @@ class Diagnosis:
     """The outcome of verify(): true if every byte is right.
 
     fault_class   one word of the suite's vocabulary ("axis-permuted", "wrong-stride", "stale-block", ...); "" = right,
-                  or unexplained
+                  or not identified
     exact         a transformation was found that predicts every byte; without it there is no fault_class
     text, look_at what happened in one sentence, and where in the code to look
+    what_happened which rows hold what, in words: read off the bytes, whatever the cause
     others        equally good explanations, "class: words"
     first         up to eight wrong places
     blocks        the named blocks and whether each is right"""
@@ -57,6 +58,7 @@ class Diagnosis:
     others: tuple[str, ...] = ()
     first: tuple[WrongPlace, ...] = ()
     blocks: tuple[BlockState, ...] = field(default=(), repr=False)
+    what_happened: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -81,6 +83,8 @@ class Diagnosis:
             return lines[0]
         lines.append(f"  {self.text}")
         lines += [f"  or {other}" for other in self.others]
+        if self.exact:  # else the text has them
+            lines += [f"  {finding}" for finding in self.what_happened[:4]]
         if self.look_at:
             lines.append(f"look at   {self.look_at}")
         for w in self.first[:4]:
@@ -111,6 +115,7 @@ class Diagnosis:
         if not self.ok:
             out.append(f"<div>{escape(self.text)}</div>")
             out += [f"<div>or {escape(other)}</div>" for other in self.others]
+            out += [f"<div>{escape(finding)}</div>" for finding in self.what_happened]
             if self.look_at:
                 out.append(f"<div><i>{escape(self.look_at)}</i></div>")
         if self.blocks:
@@ -149,4 +154,5 @@ def from_native(report: dict[str, Any]) -> Diagnosis:
         tuple(report["others"]),
         tuple(WrongPlace(*w) for w in report["first"]),
         tuple(BlockState(*b) for b in report["blocks"]),
+        tuple(report["what_happened"]),
     )

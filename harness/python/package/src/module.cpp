@@ -79,11 +79,12 @@ nb::dict report_of(const probe::Report& report) {
   out["fault_class"] = std::string(name(report.diagnosis.fault_class)), out["exact"] = report.diagnosis.exact,
   out["text"] = report.diagnosis.text;
   out["look_at"] = report.diagnosis.what_to_do, out["others"] = report.diagnosis.others;
-  nb::list first, blocks;
+  nb::list first, blocks, happened;
+  for (const Finding& one : report.what_happened) happened.append(one.text);
   for (const auto& w : report.first)
     first.append(nb::make_tuple(w.allocation, w.offset, w.expected, w.found, w.where, w.is));
   for (const auto& b : report.blocks) blocks.append(nb::make_tuple(b.block, b.first_token, b.tokens, b.generation, b.right));
-  out["first"] = first, out["blocks"] = blocks;
+  out["first"] = first, out["blocks"] = blocks, out["what_happened"] = happened;
   return out;
 }
 

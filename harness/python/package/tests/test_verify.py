@@ -197,7 +197,7 @@ def test_noise_has_no_name(kv_pair):
         diagnosis.wrong_bytes == 1
         and diagnosis.fault_class == ""
         and not diagnosis.exact
-        and "unexplained" in diagnosis.text
+        and "cause not identified; what happened:" in diagnosis.text
     )
     assert diagnosis.first[0].where == f"K layer 0 block {pair.target_blocks[0]} slot 3 head 1 channel 5"
 

@@ -1,0 +1,116 @@
+#include "python/probe/facts.hpp"
+
+#include <algorithm>
+
+#include "diagnose/findings/findings.hpp"
+#include "kernels/poison.hpp"
+#include "python/probe/rows.hpp"
+
+namespace kvcts::probe {
+
+using layout::Axis;
+using Kind = findings::Who::Kind;
+
+namespace {
+
+findings::Coord coord_of(const RowName& row) {
+  using A = findings::Axis;
+  findings::Coord out;
+  out[A::component] = 0, out[A::channel] = 0;
+  out[A::request] = row.generation, out[A::layer] = row.layer, out[A::kv] = row.kv, out[A::token] = row.token;
+  out[A::head] = row.head;
+  return out;
+}
+
+/// The codes of a row where the layout has them.
+struct Row {
+  struct Byte {
+    int allocation;
+    std::int64_t offset;
+    std::uint8_t value, right;
+  };
+  std::vector<Byte> bytes;
+};
+
+std::optional<Row> row_at(const Question& q, layout::Coord at, const RowName& should, std::int64_t channels,
+                          layout::Dtype dtype) {
+  const kernels::RowId id{layout::Component::data, should.kv, should.layer, should.head, should.token, should.generation};
+  const std::int64_t width = layout::bits(dtype) / 8;
+  std::vector<std::uint8_t> right(static_cast<std::size_t>(channels * width));
+  kernels::tag_row(kernels::row_key(q.content.key, id), id, dtype, 0, channels, right);
+  Row out;
+  for (at[Axis::channel] = 0; at[Axis::channel] < channels; ++at[Axis::channel]) {
+    const auto place = layout::locate(q.bound.cache, layout::Component::data, at);
+    if (!place || place->width != width * 8) return std::nullopt;
+    const auto bytes = q.bound.stretches[static_cast<std::size_t>(place->allocation)].bytes;
+    for (std::int64_t b = 0; b < width; ++b) {
+      const std::int64_t offset = place->bit / 8 + b;
+      out.bytes.push_back({place->allocation, offset, bytes[static_cast<std::size_t>(offset)],
+                           right[static_cast<std::size_t>(at[Axis::channel] * width + b)]});
+    }
+  }
+  return out;
+}
+
+/// Whose row it is: known by its first codes, the poison of its place, or one value.
+findings::Who who_is(const Question& q, const Rows& rows, const layout::Coord& at, const Row& row) {
+  findings::Who out;
+  if (const auto name = rows.at(at)) {
+    out.kind = Kind::element, out.at = coord_of(*name);
+    return out;
+  }
+  const std::uint8_t first = row.bytes.front().value;
+  const bool poison = q.content.poison && std::ranges::all_of(row.bytes, [&](const Row::Byte& byte) {
+                        return byte.value == kernels::poison_byte(poison_of(q.content, byte.allocation), byte.offset);
+                      });
+  if (poison)
+    out.kind = Kind::nothing;
+  else if (std::ranges::all_of(row.bytes, [&](const Row::Byte& byte) { return byte.value == first; }))
+    out.kind = Kind::constant, out.value = first;
+  return out;
+}
+
+}  // namespace
+
+std::vector<Finding> what_happened(const Question& q) {
+  Rows rows(q);
+  layout::Dtype dtype{};
+  for (const layout::Plane& plane : q.bound.cache.planes)
+    if (plane.component == layout::Component::data) dtype = plane.dtype;
+  if (layout::bits(dtype) < 8 || !rows.know_declared()) return {};
+  findings::Names names;
+  names.memories = {"the cache"};
+  std::vector<findings::Fact> facts;
+  const layout::Box& box = rows.box();
+  for (const kernels::BlockContent& block : rows.blocks()) {
+    layout::Coord at{};
+    at[Axis::block] = block.block;
+    for (at[Axis::layer] = box.lo[Axis::layer]; at[Axis::layer] < box.hi[Axis::layer]; ++at[Axis::layer])
+      for (at[Axis::kv] = box.lo[Axis::kv]; at[Axis::kv] < box.hi[Axis::kv]; ++at[Axis::kv])
+        for (std::int64_t t = 0; t < block.tokens; ++t)
+          for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
+            at[Axis::slot] = block.first_slot + t;
+            const RowName should{at[Axis::layer], at[Axis::kv], block.first_token + t, at[Axis::head], block.generation};
+            const auto row = row_at(q, at, should, box.hi[Axis::channel], dtype);
+            if (!row) continue;
+            findings::Fact fact;
+            fact.offset = row->bytes.front().offset;
+            fact.channels = box.hi[Axis::channel];
+            fact.should.kind = Kind::element, fact.should.at = coord_of(should);
+            fact.is = fact.should;
+            fact.bytes = static_cast<std::int64_t>(row->bytes.size());
+            const auto wrong = std::ranges::count_if(row->bytes, [](const Row::Byte& b) { return b.value != b.right; });
+            if (wrong > 0) {
+              fact.wrong = true;
+              fact.is = who_is(q, rows, at, *row);
+              if (fact.is == fact.should) fact.is = {};  // it begins right
+              if (fact.is.kind == Kind::unknown) fact.bytes = wrong;
+            }
+            fact.should.at[findings::Axis::block] = block.block, fact.should.at[findings::Axis::slot] = at[Axis::slot];
+            facts.push_back(std::move(fact));
+          }
+  }
+  return findings::what_happened(facts, names);
+}
+
+}  // namespace kvcts::probe
