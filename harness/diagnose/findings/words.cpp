@@ -94,7 +94,8 @@ std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Sc
     low = std::min(low, c), high = std::max(high, c + facts[i].channels - 1);
   }
   for (const std::int64_t c : universe.at(Axis::channel)) least = std::min(least, c), most = std::max(most, c);
-  if (low != none && low != INT64_MAX && (low > least || high < most)) add(fmt::format("channels {}", range(low, high)));
+  if (low != none && low != INT64_MAX && (low > least || high < most))
+    add(fmt::format("channel{} {}", low == high ? "" : "s", range(low, high)));
   return out;
 }
 
