@@ -100,13 +100,17 @@ Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
 
 Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, Names& names) {
   std::size_t numbers = 0;
+  std::set<std::pair<std::size_t, int>> seen;
   for (const WrongRange& range : mismatch.ranges) {
+    numbers += static_cast<std::size_t>(range.end - range.begin);
+    if (!seen.emplace(range.check, range.backing).second) continue;
+    // Also of the right numbers: theirs may be the one that was taken.
     const Checkpoint* check = expectation.at(o.checks[range.check]);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      Who who = names.at(expectation.id(*check, range.backing, i, names));
-      if (who.kind != Who::Kind::number) continue;
-      ++numbers;
-      if (who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
+    for (const auto& [number, ids] : check->images[static_cast<std::size_t>(range.backing)].pages()) {
+      for (const Id id : *ids) {
+        const Who who = names.at(id);
+        if (who.kind == Who::Kind::number && who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
+      }
     }
   }
   for (auto& [layer, scales] : scales_)

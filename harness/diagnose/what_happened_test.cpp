@@ -54,6 +54,16 @@ TEST(WhatHappened, ToNumbersWithoutTheirScales) {
   EXPECT_EQ(told(report), Words{"out: holds numbers without their scale (4,096 bytes)"});
 }
 
+TEST(WhatHappened, ToNumbersWithTheScaleOfOneHead) {
+  // That head's numbers are right.
+  const Report report = played(
+      "  - write: {request: A, to: P}\n"
+      "  - read: {name: out, request: A, from: P, decode: true, actually: {from: {of: P, scale_strides: {head: 0}}}}\n",
+      "fp8_per_token_head");
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_EQ(told(report), Words{"out, head 1: holds its number with the scale of head 0 (2,048 bytes)"});
+}
+
 TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
   const Report report = played("  - write: {request: A, to: P, actually: {request: B, to_blocks: [3, 0]}}\n");
   EXPECT_EQ(told(report), Words{"P: holds request B (2,048 bytes)"});
