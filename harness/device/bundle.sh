@@ -3,7 +3,7 @@
 # driver, suites and golden tensors. usage: bundle.sh BUILD_FOLDER OUT_FOLDER (OUT must not exist)
 set -euo pipefail
 build=$1 out=$2
-limit_mib=70
+limit_mib=64
 die() { printf 'bundle.sh: %s\n' "$*" >&2; exit 3; }
 [[ ! -e $out ]] || die "$out exists already; name a folder that does not"
 
