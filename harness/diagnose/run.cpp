@@ -142,6 +142,10 @@ struct Held {
   Held(Truth of, const Arena& arena, const Names& names, std::uint64_t seed)
       : truth(std::move(of)), expectation(truth, arena, names, seed) {}
   Held(const Held&) = delete;
+  /// The check that the clues are of; null: no byte is wrong, or the truth never reaches it.
+  const Checkpoint* wrong_at(const Observation& seen) const {
+    return mismatch.ranges.empty() ? nullptr : expectation.at(seen.checks[clues.check]);
+  }
 };
 
 /// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
@@ -194,24 +198,24 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   const auto begin = clock::now();
   const Arena arena(script);
   Names names;
-  const Truth truth = paint(without_faults(script), arena, names);
+  Held whole(paint(without_faults(script), arena, names), arena, names, seed);
   const Tape tape = record(script, arena, actual_sequence(script));
   Observation seen = observe(tape, seed, deciding_passes(script), mover);
-  Expectation expectation(truth, arena, names, seed);
-  Mismatch mismatch = compare(seen, truth, expectation, arena);
+  Mismatch& mismatch = whole.mismatch;
+  mismatch = compare(seen, whole.truth, whole.expectation, arena);
+  whole.content = content_of(whole.expectation, names);
   Report report;
   report.checked_bytes = mismatch.checked_bytes;
   report.wrong_bytes = mismatch.wrong_bytes;
   report.events.assign(seen.events.begin(), seen.events.end());
   for (const json& event : report.events) report.moved_bytes += event.value("bytes_moved", std::int64_t{0});
-  report.expected_bytes = content_of(expectation, names);
-  const std::int64_t content = report.expected_bytes;
+  report.expected_bytes = whole.content;
   report.compare_ns = ns_since(begin);
   const auto compared = clock::now();
 
   const std::string& kind = seen.ending.kind;
-  const std::string ended = seen.ending.text + beyond(seen, script, arena);
   const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
+  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, script, arena);
   report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
   if (!completed) report.phase = phase_of(seen.ending, op_of(script, seen.ending.step));
   if (hung) report.hang = HangKind::stalled;
@@ -241,26 +245,23 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
                                  [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) report.outcome = Outcome::refused;
 
-  const double needed = memory_of_diagnosis(seen, mismatch, arena, names, content);
+  const double needed = memory_of_diagnosis(seen, mismatch, arena, names, whole.content);
   const bool searched = needed <= diagnosis_memory;
-  Clues clues;
   std::unique_ptr<Held> due;
+  Held* told = &whole;  // what is said of the bytes; the cause is searched in the whole
   Explanation why;
   if (searched) {
     observe_more(seen, tape, seed, naming_passes, mover);
-    mismatch = compare(seen, truth, expectation, arena, &mismatch);
-    report.wrong_bytes = mismatch.wrong_bytes;
-    clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
-    if (clues.unknown > 0 && name_declared(script, names))
-      clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
+    mismatch = compare(seen, whole.truth, whole.expectation, arena, &mismatch);
+    const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, arena, names, seed); };
+    find();
+    if (whole.clues.unknown > 0 && name_declared(script, names)) find();
     if (hung || crashed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
-    if (due) report.wrong_bytes = due->mismatch.wrong_bytes, report.expected_bytes = due->content;
-    if (!(due ? due->mismatch : mismatch).ranges.empty()) {
-      const Clues& told = due ? due->clues : clues;
-      if (const Checkpoint* check = (due ? due->expectation : expectation).at(seen.checks[told.check]))
-        report.what_happened = what_happened(script, arena, names, *check, told);
-    }
-    why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
+    if (due) told = due.get();
+    report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
+    if (const Checkpoint* check = told->wrong_at(seen))
+      report.what_happened = what_happened(script, arena, names, *check, told->clues);
+    why = explain({without_faults(script), arena, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -285,35 +286,30 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
       text += left > 0 && !why.all_bytes ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, wrong)
                                          : "it does not predict how the run ended and what was reported";
   }
-  if (clues.damage > 0) text += fmt::format("; {} bytes that should hold no content were overwritten", clues.damage);
-  if (clues.left > 0) text += fmt::format("; {} bytes that were to be erased were left", clues.left);
+  if (whole.clues.damage > 0)
+    text += fmt::format("; {} bytes that should hold no content were overwritten", whole.clues.damage);
+  if (whole.clues.left > 0) text += fmt::format("; {} bytes that were to be erased were left", whole.clues.left);
   std::vector<std::string> messages;
   if (!completed && why.words != seen.ending.text) messages.push_back(ended);
   if (wrong > 0) messages.push_back(fmt::format("{} wrong bytes", wrong));
   if (mismatch.reports_differ) messages.push_back("the reports do not match what happened");
-  if (completed && truth.ending.kind != "completed")
-    messages.push_back("continued where it had to be " + truth.ending.kind + ": " + truth.ending.text);
+  if (completed && whole.truth.ending.kind != "completed")
+    messages.push_back("continued where it had to be " + whole.truth.ending.kind + ": " + whole.truth.ending.text);
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
   report.diagnosis = {why.fault_class, why.exact, text, std::string(advice(why.fault_class)), why.others};
   conclude();
   if (hung || crashed) {
-    const Clues& those = due ? due->clues : clues;
     report.state = wrong == 0  ? fmt::format("all {} bytes had arrived", report.expected_bytes)
-                   : !searched ? fmt::format("{} of {} bytes were wrong", wrong, content)
+                   : !searched ? fmt::format("{} of {} bytes were wrong", wrong, whole.content)
                                : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
-                                             report.expected_bytes, those.untouched);
+                                             report.expected_bytes, told->clues.untouched);
   }
   report.tried = why.tried;
-  Mismatch& differences = due ? due->mismatch : mismatch;
-  Expectation& expected = due ? due->expectation : expectation;
-  const Clues& told = due ? due->clues : clues;
-  report.first_wrong = first_wrong(seen, differences, expected, arena, names, told);
-  if (!differences.ranges.empty() && searched) {
-    if (const Checkpoint* check = expected.at(seen.checks[told.check]))
-      report.picture = moves_of(script, arena, names, *check, told);
-  }
+  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, arena, names, told->clues);
+  if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
+    report.picture = moves_of(script, arena, names, *check, told->clues);
   report.diagnose_ns = ns_since(compared);
   return report;
 }

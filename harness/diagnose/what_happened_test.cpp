@@ -45,23 +45,20 @@ TEST(WhatHappened, ToAPieceOfAMove) {
   EXPECT_EQ(told(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
 }
 
-TEST(WhatHappened, ToNumbersWithoutTheirScales) {
-  const Report report = played(
-      "  - write: {request: A, to: P}\n  - read: {name: out, request: A, from: P, decode: true, actually: {scales: "
-      "ignored}}\n",
-      "fp8_per_token_head");
-  EXPECT_EQ(report.outcome, Outcome::fail);
-  EXPECT_EQ(told(report), Words{"out: holds numbers without their scale (4,096 bytes)"});
-}
-
-TEST(WhatHappened, ToNumbersWithTheScaleOfOneHead) {
-  // That head's numbers are right.
-  const Report report = played(
-      "  - write: {request: A, to: P}\n"
-      "  - read: {name: out, request: A, from: P, decode: true, actually: {from: {of: P, scale_strides: {head: 0}}}}\n",
-      "fp8_per_token_head");
-  EXPECT_EQ(report.outcome, Outcome::fail);
-  EXPECT_EQ(told(report), Words{"out, head 1: holds its number with the scale of head 0 (2,048 bytes)"});
+TEST(WhatHappened, ToNumbersByTheirScales) {
+  const std::pair<const char*, const char*> reads[] = {
+      {"scales: ignored", "out: holds numbers without their scale (4,096 bytes)"},
+      // Head 0's numbers are right.
+      {"from: {of: P, scale_strides: {head: 0}}", "out, head 1: holds its number with the scale of head 0 (2,048 bytes)"},
+  };
+  for (const auto& [actually, words] : reads) {
+    const Report report = played(std::string("  - write: {request: A, to: P}\n"
+                                             "  - read: {name: out, request: A, from: P, decode: true, actually: {") +
+                                     actually + "}}\n",
+                                 "fp8_per_token_head");
+    EXPECT_EQ(report.outcome, Outcome::fail) << actually;
+    EXPECT_EQ(told(report), Words{words});
+  }
 }
 
 TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {

@@ -168,12 +168,6 @@ void advance(Arrival& one, std::int64_t bytes) {
 Arrivals::Arrivals(const ResolvedCase& resolved, std::vector<View> producer)
     : case_(resolved), producer_(std::move(producer)), sources_(regions(resolved, Side::producer)) {}
 
-std::size_t Arrivals::stretches() const {
-  std::size_t out = 0;
-  for (const Region& region : regions_) out += region.stretches.size();
-  return out;
-}
-
 /// Stretches of right and of wrong bytes within a row. A few right ones beside wrong ones are equal by chance.
 void Arrivals::cut_row(Region& region, const Arrival& row) {
   const View expected = part(region.arrived.expected, row.at, row.bytes),
@@ -217,7 +211,8 @@ void Arrivals::add(const Arrived& arrived) {
   regions_.push_back({arrived, oracle::file_shape(case_, r.bytes).base, {}});
   Region& region = regions_.back();
   const auto end = static_cast<std::int64_t>(arrived.found.size());
-  for (std::int64_t at = 0; at < end && stretches() <= most_stretches;) {
+  const std::size_t before = stretches_;
+  for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
     const auto spot = spot_at(cache, r.allocation, at - region.base, r.bytes);
     Arrival row;
     row.at = at, row.bytes = spot ? std::min(spot->run, end - at) : 1;
@@ -233,13 +228,14 @@ void Arrivals::add(const Arrived& arrived) {
     const std::size_t first = region.stretches.size();
     cut_row(region, row);
     if (!spot && first > 0 && first < region.stretches.size()) {
-      Arrival &before = region.stretches[first - 1], &next = region.stretches[first];
-      if (before.wrong && before.should == next.should && before.at + before.bytes == next.at) {
-        before.bytes += next.bytes;
+      Arrival &last = region.stretches[first - 1], &next = region.stretches[first];
+      if (last.wrong && last.should == next.should && last.at + last.bytes == next.at) {
+        last.bytes += next.bytes;
         region.stretches.erase(region.stretches.begin() + static_cast<std::ptrdiff_t>(first));
       }
     }
     at += row.bytes;
+    stretches_ = before + region.stretches.size();
   }
   for (Arrival& one : region.stretches) one.did = one.should;
 }
@@ -410,6 +406,7 @@ findings::Who who_of(const Provenance& who) {
 }  // namespace
 
 std::vector<Finding> Arrivals::what_happened() const {
+  if (stretches_ > most_stretches) return {};
   findings::Names names;
   std::vector<findings::Fact> facts;
   std::map<std::pair<int, int>, int> memories;

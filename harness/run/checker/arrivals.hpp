@@ -32,7 +32,8 @@ struct Arrival {
 
 class Arrivals {
  public:
-  /// Limit on the producer's bytes, which are searched, and on stretches.
+  /// Limits on the bytes of a side, for they are searched, and on stretches: a region that would pass it is cut short, and
+  /// nothing is found.
   static constexpr std::size_t most_bytes = std::size_t{64} << 20, most_stretches = 1'000'000;
 
   /// `producer`: whole files in the order of regions(producer).
@@ -54,12 +55,11 @@ class Arrivals {
   };
   void cut_row(Region& region, const Arrival& row);
   static Provenance at_sight(const Region& region, const Arrival& one);
-  std::size_t stretches() const;
-
   const ResolvedCase& case_;
   std::vector<std::span<const std::uint8_t>> producer_;
   std::vector<RegionRef> sources_;
   std::vector<Region> regions_;
+  std::size_t stretches_{0};
 };
 
 }  // namespace kvcts::checker
