@@ -113,6 +113,15 @@ TEST(Findings, CountWhatIsRightInTheirScope) {
   EXPECT_EQ(covered, wrong);
 }
 
+TEST(Findings, NeverTakeInWhatIsRight) {
+  // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
+  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
+    if (at[Axis::slot] == at[Axis::head]) fact.is = {Who::Kind::constant, 7, 0, 0, {}, ""};
+  }));
+  ASSERT_EQ(rules.size(), 4U);
+  EXPECT_EQ(rules[0], "C, tokens 0, 4, 8 (blocks 1, 5, 7), head 0: holds 0x07 (192 bytes)");
+}
+
 TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
   auto facts = memory([](const Coord&, Fact&) {});
   Fact extra;

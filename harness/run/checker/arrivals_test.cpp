@@ -23,9 +23,9 @@ struct Scene {
   std::vector<Bytes> producer;
   Bytes before, expected, found;
 
-  Scene() {
+  explicit Scene(const std::string& order = "L x B K N H C") {
     static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
-    const char* text = R"(
+    std::string text = R"(
 case: my/plain
 dtype: bf16
 geometry: {layers: 1, blocks: 4, block_size: 4, heads: 2, head_dim: 16}
@@ -33,6 +33,8 @@ producer: {template: "L x B K N H C"}
 consumer: {template: "L x B K N H C"}
 requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
 )";
+    for (std::size_t at; (at = text.find("L x B K N H C")) != std::string::npos && order != "L x B K N H C";)
+      text.replace(at, order.size(), order);
     c = resolve(catalogue::parse_cases(text, "(test)", &catalogue).front(), catalogue);
     region = regions(c, Side::consumer).front();
     const auto shape = oracle::file_shape(c, region.bytes);
@@ -117,6 +119,12 @@ TEST(Arrivals, AreSaidInWords) {
   for (std::int64_t row = 0; row < 8; ++row)
     std::copy_n(half.before.begin() + half.base + 512 + row * 32 + 16, 16, half.at(512 + row * 32 + 16));
   EXPECT_EQ(half.happened(), Words{"consumer, K, tokens 0..3 (block 1), channels 8..15: not written (128 bytes)"});
+
+  // Slots innermost: a row is one code, known by its neighbours; the last ones by those in front.
+  Scene inner("L x B K H C N");
+  std::copy_n(inner.expected.begin() + inner.base + 512, 512, inner.at(0));
+  EXPECT_EQ(inner.happened(), Words{"consumer, block 0: holds request 0, layer 0, K and V, tokens 0..3, heads 0..1, where "
+                                    "nothing was meant (512 bytes)"});
 
   Scene beyond;
   std::copy_n(beyond.expected.begin() + beyond.base + 512, 512, beyond.at(0));
