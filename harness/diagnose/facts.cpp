@@ -174,13 +174,17 @@ class Facts {
     if (fact.is.kind == Kind::poison) {
       fact.from = clue.is.backing, fact.from_offset = clue.is.offset;
     } else if (fact.is.kind == Kind::element && clue.is.kind == Who::Kind::tag) {
-      const auto places = whereabouts_.of(clue.is);
       const Fact* last = facts_.empty() || backing_ != clue.backing ? nullptr : &facts_.back();
-      for (const Place& place : places) {
+      int best = -1;
+      for (const Place& place : whereabouts_.of(clue.is)) {
         if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
+        const bool elsewhere = memory_of_[static_cast<std::size_t>(place.backing)] != fact.memory;
         const bool goes_on =
             last && last->from == place.backing && place.offset - last->from_offset == clue.offset - last->offset;
-        if (fact.from < 0 || goes_on) fact.from = place.backing, fact.from_offset = place.offset;
+        const int rank = 2 * elsewhere + goes_on;
+        if (rank <= best) continue;
+        best = rank;
+        fact.from = place.backing, fact.from_offset = place.offset;
       }
     }
   }

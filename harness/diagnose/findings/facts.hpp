@@ -85,6 +85,19 @@ struct Flat {
 /// Of `some`; none if not all of them come from somewhere.
 std::vector<Flat> flats_of(const std::vector<Fact>& facts, std::vector<std::size_t> some);
 
+/// Content that lies where other strides than the declared ones put it; or that was read from there.
+struct Fit {
+  bool read{false};
+  int region{0};                                   ///< in which most of it lies, or from which it was read
+  std::map<Axis, std::int64_t> strides, declared;  ///< bytes
+  std::int64_t shift{0};                           ///< where the strides are the declared ones: bytes between the bases
+  std::vector<std::size_t> facts;                  ///< ascending; each is exactly where the strides put it
+  std::int64_t bytes{0};
+};
+/// Of `some` as a whole, or one for each value of an axis: what covers the most. Whole memories, for the declared strides,
+/// are `facts`.
+std::vector<Fit> fits_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& some, bool read);
+
 /// Facts (by index, ascending) that fill a product of sets, but for `others` bytes that do not belong to them.
 struct Box {
   std::vector<std::size_t> facts;

@@ -221,11 +221,44 @@ class Memory {
   Memory(const std::vector<Fact>& facts, const Indices& all, const Names& names)
       : facts_(facts), all_(all), names_(names), universe_(universe_of(facts, all)) {}
 
+  /// Facts that were brought here from somewhere, in axes, in strides or in offsets.
+  /// `elsewhere`: in strides.
+  std::vector<Finding> shortest(const Indices& brought, bool& elsewhere) const {
+    constexpr std::size_t few = 3, many = 32;
+    std::vector<Finding> best = sorted(brought);
+    const auto vague = [](const std::vector<Finding>& some) {
+      return std::ranges::any_of(some, [](const Finding& one) { return one.vague; });
+    };
+    if (best.size() <= few && !vague(best)) return best;
+    for (const bool read : {false, true}) {
+      const std::vector<Fit> fits = fits_of(facts_, brought, read);
+      if (fits.empty()) continue;
+      std::vector<Finding> some;
+      Indices left = brought;
+      for (const Fit& fit : fits) {
+        some.push_back(words_of(facts_, fit, universe_, names_));
+        Indices rest;
+        std::ranges::set_difference(left, fit.facts, std::back_inserter(rest));
+        left = std::move(rest);
+      }
+      for (Finding& one : sorted(left)) some.push_back(std::move(one));
+      if (std::pair(vague(some), some.size()) < std::pair(vague(best), best.size()))
+        best = std::move(some), elsewhere = true;
+    }
+    if (best.size() <= few && !vague(best)) return best;
+    const std::vector<Flat> flats = flats_of(facts_, brought);
+    if (!flats.empty() && (flats.size() < best.size() || (vague(best) && flats.size() <= many))) {
+      best.clear(), elsewhere = false;
+      for (const Flat& flat : flats) best.push_back({words_of(flat, names_), flat.bytes, false});
+    }
+    return best;
+  }
+
   /// Facts of one sort.
-  std::vector<Finding> findings(const Indices& group) const {
+  std::vector<Finding> findings(const Indices& group, std::size_t most = most_boxes) const {
     std::vector<Finding> out;
     if (!moved(facts_[group.front()])) {
-      for (const Box& box : boxes_of(facts_, group, all_, most_boxes))
+      for (const Box& box : boxes_of(facts_, group, all_, most))
         out.push_back({words_of(facts_, box, {}, universe_, names_), box.bytes, false});
       return out;
     }
@@ -252,6 +285,16 @@ class Memory {
   }
 
  private:
+  /// Facts of several sorts.
+  std::vector<Finding> sorted(const Indices& some) const {
+    std::map<Sort, Indices> sorts;
+    for (const std::size_t i : some) sorts[sort_of(facts_[i])].push_back(i);
+    std::vector<Finding> out;
+    for (const auto& [sort, group] : sorts)
+      for (Finding& one : findings(group)) out.push_back(std::move(one));
+    return out;
+  }
+
   const std::vector<Fact>& facts_;
   const Indices& all_;
   const Names& names_;
@@ -273,24 +316,20 @@ std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& 
   std::ptrdiff_t outputs = 0;
   for (const auto& [number, sorts] : groups) {
     const Memory memory(facts, of_memory[number], names);
-    std::vector<Finding> by_axes, rest;
     Indices brought;
+    for (const auto& [sort, group] : sorts)
+      if (has_origin(facts[group.front()])) brought.insert(brought.end(), group.begin(), group.end());
+    std::ranges::sort(brought);
+    bool elsewhere = false;
+    std::vector<Finding> found = memory.shortest(brought, elsewhere), rest;
     for (const auto& [sort, group] : sorts) {
-      const bool origin = has_origin(facts[group.front()]);
-      for (Finding& one : memory.findings(group)) (origin ? by_axes : rest).push_back(std::move(one));
-      if (origin) brought.insert(brought.end(), group.begin(), group.end());
+      const Fact& first = facts[group.front()];
+      if (has_origin(first)) continue;
+      // Where nothing came follows from where all of it went.
+      const std::size_t most = elsewhere && first.is.kind == Who::Kind::nothing ? 1 : most_boxes;
+      for (Finding& one : memory.findings(group, most)) rest.push_back(std::move(one));
     }
-    // A copy of raw bytes is shorter in offsets.
-    constexpr std::size_t few = 3, many = 32;
-    const bool vague = std::any_of(by_axes.begin(), by_axes.end(), [](const Finding& one) { return one.vague; });
-    if (by_axes.size() > few || vague) {
-      const std::vector<Flat> flats = flats_of(facts, brought);
-      if (!flats.empty() && (flats.size() < by_axes.size() || (vague && flats.size() <= many))) {
-        by_axes.clear();
-        for (const Flat& flat : flats) by_axes.push_back({words_of(flat, names), flat.bytes, false});
-      }
-    }
-    for (auto* list : {&by_axes, &rest})
+    for (auto* list : {&found, &rest})
       for (Finding& one : *list) out.push_back(std::move(one));
     if (number < names.first_output) outputs = static_cast<std::ptrdiff_t>(out.size());
   }

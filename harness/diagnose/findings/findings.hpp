@@ -18,6 +18,8 @@ std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::
 
 Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names);
 
+Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names);
+
 std::string words_of(const Flat& flat, const Names& names);
 
 }  // namespace kvcts::findings

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
+#include <random>
 
 namespace kvcts::findings {
 namespace {
@@ -99,7 +102,104 @@ TEST(Findings, ACopyOfRawBytesIsSaidInOffsets) {
     fact.is.at[Axis::token] = row / 4 % 12, fact.is.at[Axis::head] = row % 4;
   });
   for (Fact& fact : facts) fact.region = 0, fact.from = 1, fact.from_offset = fact.offset + 48;
-  EXPECT_EQ(told(facts), Rules{"C/kv, bytes 0..3071: holds P/kv, bytes 48..3119 (3,072 bytes)"});
+  EXPECT_EQ(told(facts), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
+  // Two halves from two places: no one distance holds.
+  for (Fact& fact : facts) fact.region = 0, fact.from = 1, fact.from_offset = fact.offset + 48;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    const std::size_t far = (i * 37 + 11) % facts.size();
+    if (i % 8 == 0) facts[i].is.at = facts[far].should.at, facts[i].from_offset = facts[far].offset;
+  }
+  const Rules rules = told(facts);
+  EXPECT_GT(rules.size(), 1U);
+}
+
+/// Content of every block laid with `stride` from one slot to the next, in place of 64; what lies there twice is the last.
+std::vector<Fact> laid_with(std::int64_t stride) {
+  auto facts = memory([](const Coord&, Fact& fact) { fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""}; });
+  const auto right = memory([](const Coord&, Fact&) {});
+  for (const Fact& from : right) {
+    const std::int64_t slot = from.should.at[Axis::slot], begin = from.offset - slot * 64;
+    for (Fact& fact : facts)
+      if (fact.offset == begin + slot * stride) fact.is = from.should;
+  }
+  for (Fact& fact : facts) fact.region = 0, fact.wrong = fact.is != fact.should;
+  return facts;
+}
+
+TEST(Findings, StridesAreReadOffExactly) {
+  auto facts = laid_with(32);
+  const Rules rules = told(facts);
+  ASSERT_FALSE(rules.empty());
+  const auto says = [&](const std::string& text) {
+    return std::ranges::any_of(told(facts), [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
+  };
+  EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,536 bytes)")) << rules[0];
+  // A row that is elsewhere is not counted.
+  const auto moved = std::ranges::find_if(facts, [](const Fact& f) { return f.wrong && f.is.kind == Who::Kind::element; });
+  moved->is.at[Axis::head] = (moved->is.at[Axis::head] + 1) % 4;
+  EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,520 bytes)"));
+}
+
+TEST(Findings, StridesAreOfWholeCodes) {
+  // Rows of K, but for the first byte of their first code.
+  auto facts = laid_with(32);
+  for (Fact& fact : facts)
+    if (fact.should.at[Axis::kv] == 0) ++fact.offset, --fact.bytes, fact.should.byte = fact.is.byte = 1;
+  const Rules rules = told(facts);
+  EXPECT_TRUE(std::ranges::count(rules, "C: content lies with slots 32 bytes apart; declared: slots 64 (1,488 bytes)"))
+      << rules[0];
+}
+
+TEST(Findings, NoStridesAreReadIntoATable) {
+  // Two heads of every token are next to one another, and tokens anywhere: 48 places for 96 rows are no rule.
+  auto facts = memory([](const Coord&, Fact&) {});
+  std::erase_if(facts, [](const Fact& fact) { return fact.should.at[Axis::head] > 1; });
+  std::vector<std::size_t> places(48);
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::ranges::shuffle(places, std::mt19937{1});
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    const std::size_t row = places[i / 2];
+    facts[i].is.at = facts[row * 2 + i % 2].should.at;
+    facts[i].region = 0, facts[i].from = 1;
+    facts[i].from_offset = static_cast<std::int64_t>(row) * 640 + static_cast<std::int64_t>(i % 2) * 32;
+    facts[i].wrong = facts[i].is != facts[i].should;
+  }
+  for (const std::string& rule : told(facts)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
+}
+
+TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
+  // Of a request that belongs nowhere here, so that it cannot be said where it should lie.
+  auto facts = laid_with(32);
+  for (Fact& fact : facts) {
+    if (fact.wrong && fact.is.kind == Who::Kind::element) fact.is.at[Axis::request] = 2, fact.from = 0;
+    fact.from_offset = fact.offset / 2;
+  }
+  for (const std::string& rule : told(facts)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
+}
+
+TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
+  // Tokens of P, 64 bytes apart there, were taken every 128 bytes: each place holds another token's head.
+  auto facts = laid_with(64);
+  const std::size_t count = facts.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Fact source = facts[i];
+    source.memory = 1, source.region = 1;
+    facts.push_back(source);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    Fact& fact = facts[i];
+    const std::int64_t from = fact.offset + fact.should.at[Axis::slot] * 64;
+    fact.from = 1, fact.from_offset = from;
+    const auto there = std::ranges::find_if(facts, [&](const Fact& f) { return f.memory == 1 && f.offset == from; });
+    if (there != facts.end()) fact.is = there->should;
+    fact.wrong = fact.is != fact.should;
+  }
+  Names called = names();
+  called.memories.push_back("P");
+  const auto all = what_happened(facts, called);
+  ASSERT_FALSE(all.empty());
+  // But for the 8 rows behind the end.
+  EXPECT_EQ(all[0].text, "C: was read with slots 128 bytes apart in P/kv; declared: slots 64 (2,176 bytes)");
 }
 
 TEST(Findings, CountWhatIsRightInTheirScope) {

@@ -208,6 +208,29 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
   return fmt::format("holds {}", fmt::join(parts, ", "));
 }
 
+struct Parted {
+  std::string where;
+  std::int64_t bytes{0};
+};
+
+/// The memory, and the axes on which not all of it is meant, of what should be there or of what is; none of `but`.
+Parted parted(const std::vector<Fact>& facts, const std::vector<std::size_t>& some, const Scope& universe,
+              const Names& names, const std::set<Axis>& but, Who Fact::* who = &Fact::should) {
+  Parted out;
+  std::map<Axis, std::set<std::int64_t>> sets;
+  for (const std::size_t i : some) {
+    out.bytes += facts[i].bytes;
+    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert((facts[i].*who).at[static_cast<Axis>(a)]);
+  }
+  out.where = names.memories.at(static_cast<std::size_t>(facts[some.front()].memory));
+  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head}) {
+    const std::vector<std::int64_t> values(sets[axis].begin(), sets[axis].end());
+    if (!but.contains(axis) && all_known(values) && values != universe.at(axis))
+      out.where += ", " + named(axis, values, names);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string words_of(const Flat& flat, const Names& names) {
@@ -222,21 +245,32 @@ std::string words_of(const Flat& flat, const Names& names) {
 }
 
 Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names) {
-  Finding out;
-  std::map<Axis, std::set<std::int64_t>> sets;
-  for (const std::size_t i : turned.facts) {
-    out.bytes += facts[i].bytes;
-    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert(facts[i].should.at[static_cast<Axis>(a)]);
+  const Parted part = parted(facts, turned.facts, universe, names, {turned.a, turned.b});
+  return {fmt::format("{}: holds {}s and {}s in the other order ({})", part.where, word(turned.a), word(turned.b),
+                      bytes_words(part.bytes)),
+          part.bytes};
+}
+
+Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names) {
+  const Parted part = parted(facts, fit.facts, universe, names, {}, fit.read ? &Fact::should : &Fact::is);
+  const std::string in = fit.read ? " in " + names.regions.at(static_cast<std::size_t>(fit.region)) : "";
+  const std::string verb = fit.read ? "was read with" : "content lies with";
+  if (fit.shift != 0)
+    return {
+        fmt::format("{}: {} {} bytes {} than declared{} ({})", part.where, fit.read ? "was read" : "content lies",
+                    text::thousands(std::abs(fit.shift)), fit.shift < 0 ? "nearer" : "further", in, bytes_words(part.bytes)),
+        part.bytes};
+  std::vector<std::string> found, declared;
+  for (const auto& [axis, stride] : fit.strides) {
+    const auto known = fit.declared.find(axis);
+    if (known != fit.declared.end() && known->second == stride) continue;
+    const std::string what = axis == Axis::kv ? "K and V" : fmt::format("{}s", word(axis));
+    found.push_back(fmt::format("{} {}{}", what, text::thousands(stride), found.empty() ? " bytes apart" : ""));
+    if (known != fit.declared.end()) declared.push_back(what + " " + text::thousands(known->second));
   }
-  out.text = names.memories.at(static_cast<std::size_t>(facts[turned.facts.front()].memory));
-  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head}) {
-    const std::vector<std::int64_t> values(sets[axis].begin(), sets[axis].end());
-    if (axis != turned.a && axis != turned.b && all_known(values) && values != universe.at(axis))
-      out.text += ", " + named(axis, values, names);
-  }
-  out.text += fmt::format(": holds {}s and {}s in the other order ({} bytes)", word(turned.a), word(turned.b),
-                          text::thousands(out.bytes));
-  return out;
+  const std::string meant = declared.empty() ? "" : fmt::format("; declared: {}", fmt::join(declared, ", "));
+  return {fmt::format("{}: {} {}{}{} ({})", part.where, verb, fmt::join(found, ", "), in, meant, bytes_words(part.bytes)),
+          part.bytes};
 }
 
 std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,

@@ -405,31 +405,59 @@ findings::Who who_of(const Provenance& who) {
 
 }  // namespace
 
+/// What the producer has: the transfer does not change it.
+void Arrivals::add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const {
+  const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
+  const auto& cache = rank_of(case_, source).truth;
+  for (std::int64_t at = 0; at < source.bytes;) {
+    auto spot = spot_at(cache, source.allocation, at, source.bytes);
+    const std::int64_t bytes = spot ? std::min(spot->run, source.bytes - at) : 1;
+    if (spot && owners.own(spot->who)) {
+      findings::Fact fact;
+      fact.memory = memory, fact.region = region;
+      fact.offset = at, fact.bytes = bytes;
+      fact.channels = std::max<std::int64_t>(1, bytes * 8 / spot->bits);
+      fact.should = who_of(spot->who);
+      fact.should.at[findings::Axis::block] = spot->who.block, fact.should.at[findings::Axis::slot] = spot->who.slot;
+      fact.is = fact.should;
+      facts.push_back(std::move(fact));
+    }
+    at += bytes;
+  }
+}
+
 std::vector<Finding> Arrivals::what_happened() const {
   if (stretches_ > most_stretches) return {};
   findings::Names names;
   std::vector<findings::Fact> facts;
-  std::map<std::pair<int, int>, int> memories;
+  std::map<std::tuple<Side, int, int>, int> memories;
   for (const Group& group : case_.groups) {
     std::size_t number = 0;
     for (const Request& request : group.requests)
       names.requests.emplace(request.generation, std::to_string(number++) + (request.transfer ? "" : " (not to be moved)"));
   }
-  for (const RegionRef& source : sources_) names.regions.push_back(source.name);
+  const auto memory_of = [&](const RegionRef& r) {
+    const auto [at, added] = memories.try_emplace({r.side, r.group, r.rank}, static_cast<int>(names.memories.size()));
+    if (!added) return at->second;
+    const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
+    const bool producer = r.side == Side::producer;
+    std::string name = producer ? "producer" : "consumer";
+    if (case_.groups.size() > 1) name += " " + (group.name.empty() ? std::to_string(r.group) : group.name);
+    if ((producer ? group.producer : group.consumer).ranks.size() > 1) name += " rank " + std::to_string(r.rank);
+    names.memories.push_back(std::move(name));
+    return at->second;
+  };
+  for (const Region& region : regions_) memory_of(region.arrived.region);
+  for (const RegionRef& source : sources_) {
+    names.regions.push_back(source.name);
+    add_content(source, memory_of(source), static_cast<int>(names.regions.size()) - 1, facts);
+  }
   for (const Region& region : regions_) {
     const RegionRef& r = region.arrived.region;
     names.regions.push_back(r.name);
-    const auto [at, added] = memories.try_emplace({r.group, r.rank}, static_cast<int>(names.memories.size()));
-    if (added) {
-      const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
-      std::string name = "consumer";
-      if (case_.groups.size() > 1) name += " " + (group.name.empty() ? std::to_string(r.group) : group.name);
-      if (group.consumer.ranks.size() > 1) name += " rank " + std::to_string(r.rank);
-      names.memories.push_back(std::move(name));
-    }
     for (const Arrival& one : region.stretches) {
       findings::Fact fact;
-      fact.memory = at->second;
+      fact.memory = memory_of(r);
       fact.offset = one.at - region.base, fact.bytes = one.bytes;
       fact.wrong = one.wrong;
       fact.should = who_of(one.should);

@@ -10,6 +10,7 @@
 #include "case/case.hpp"
 #include "case/provenance.hpp"
 #include "case/result.hpp"
+#include "diagnose/findings/facts.hpp"
 
 namespace kvcts::checker {
 
@@ -54,6 +55,7 @@ class Arrivals {
     std::vector<Arrival> stretches;
   };
   void cut_row(Region& region, const Arrival& row);
+  void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
   static Provenance at_sight(const Region& region, const Arrival& one);
   const ResolvedCase& case_;
   std::vector<std::span<const std::uint8_t>> producer_;

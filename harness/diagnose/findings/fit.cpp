@@ -1,0 +1,275 @@
+// Offsets as a sum of strides, read off exactly: each stride from facts that differ on one axis only, the base by vote.
+#include <algorithm>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include "diagnose/findings/facts.hpp"
+
+namespace kvcts::findings {
+
+namespace {
+
+using Indices = std::vector<std::size_t>;
+using Strides = std::map<Axis, std::int64_t>;
+
+constexpr std::array stride_axes{Axis::layer, Axis::kv, Axis::block, Axis::slot, Axis::head, Axis::channel};
+constexpr std::size_t most_parts = 4;
+
+/// A number for a coordinate. Sums of them are keys: two that collide cost a finding its exactness, never its truth, as
+/// every place is computed afterwards.
+std::uint64_t mixed(Axis axis, std::int64_t value) {
+  std::uint64_t out = (static_cast<std::uint64_t>(value) + 1) * 0x9fb21c651e98df25ull + static_cast<std::uint64_t>(axis);
+  out = (out ^ (out >> 29)) * 0xbf58476d1ce4e5b9ull;
+  return out ^ (out >> 32);
+}
+std::uint64_t key_of(int region, const Coord& at) {
+  std::uint64_t out = mixed(Axis::component, region) * 3;
+  for (int a = 0; a < axis_count; ++a) out += mixed(static_cast<Axis>(a), at.at[static_cast<std::size_t>(a)]);
+  return out;
+}
+
+/// An offset, and the coordinates that it is a function of.
+struct Point {
+  std::size_t fact{0};
+  int region{0};
+  Coord at;
+  std::int64_t offset{0}, bytes{0}, channels{1};
+  std::uint64_t key{0};
+  /// Of its coordinates but some.
+  template <class Axes>
+  std::uint64_t without(const Axes& axes) const {
+    std::uint64_t out = key;
+    for (const Axis axis : axes) out -= mixed(axis, at[axis]);
+    return out;
+  }
+};
+
+/// What most of the weight is for; nothing: less than the share.
+class Vote {
+ public:
+  void add(std::int64_t value, std::int64_t weight) { votes_[value] += weight, all_ += weight; }
+  std::optional<std::int64_t> won(double share) const {
+    const auto best = std::ranges::max_element(votes_, {}, [](const auto& vote) { return vote.second; });
+    if (best == votes_.end() || static_cast<double>(best->second) < share * static_cast<double>(all_)) return std::nullopt;
+    return best->first;
+  }
+
+ private:
+  std::unordered_map<std::int64_t, std::int64_t> votes_;
+  std::int64_t all_{0};
+};
+
+std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axis, double share) {
+  constexpr std::size_t most = 1 << 16;  // more say the same; what they say is held against all
+  points = points.first(std::min(most, points.size()));
+  std::unordered_map<std::uint64_t, std::size_t> last;
+  last.reserve(points.size());
+  Vote vote;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto [at, added] = last.try_emplace(points[i].without(std::array{axis}), i);
+    if (added) continue;
+    const Point& before = points[std::exchange(at->second, i)];
+    const std::int64_t steps = points[i].at[axis] - before.at[axis], bytes = points[i].offset - before.offset;
+    if (steps == 0) continue;
+    // Not a whole number: no stride, but a vote against the others.
+    vote.add(bytes % steps == 0 ? bytes / steps : INT64_MIN, points[i].bytes);
+  }
+  // Along a run channels are next to one another.
+  if (axis == Axis::channel)
+    for (const Point& point : points)
+      if (point.channels > 1 && point.bytes % point.channels == 0) vote.add(point.bytes / point.channels, point.bytes);
+  const auto won = vote.won(share);
+  return won == INT64_MIN ? std::nullopt : won;
+}
+
+struct Solved {
+  Strides strides;
+  std::unordered_map<std::uint64_t, std::int64_t> bases;  ///< by what the strides leave over
+  std::vector<Axis> axes() const {
+    std::vector<Axis> out;
+    for (const auto& [axis, stride] : strides) out.push_back(axis);
+    return out;
+  }
+  std::int64_t rest(const Point& point) const {
+    std::int64_t out = point.offset;
+    for (const auto& [axis, stride] : strides) out -= stride * point.at[axis];
+    return out;
+  }
+};
+
+Solved solve(const std::vector<Point>& points, const std::vector<Axis>& along, double share) {
+  Solved out;
+  for (const Axis axis : along)
+    if (const auto stride = stride_along(points, axis, share)) out.strides.emplace(axis, *stride);
+  const std::vector<Axis> axes = out.axes();
+  std::unordered_map<std::uint64_t, Vote> votes;
+  for (const Point& point : points) votes[point.without(axes)].add(out.rest(point), point.bytes);
+  for (const auto& [key, vote] : votes)
+    if (const auto base = vote.won(0.5)) out.bases.emplace(key, *base);
+  return out;
+}
+
+/// Where tokens lie: block and slot by memory, request and token.
+class Tables {
+ public:
+  explicit Tables(const std::vector<Fact>& facts) {
+    for (const Fact& fact : facts) {
+      if (fact.region >= 0) memory_of_[fact.region] = fact.memory;
+      if (fact.should.kind != Who::Kind::element) continue;
+      const Coord& at = fact.should.at;
+      table_.try_emplace(key(fact.memory, at), std::pair(at[Axis::block], at[Axis::slot]));
+    }
+  }
+  /// Puts the place of its token in a region; false: it has none.
+  bool place(int region, Coord& at) const {
+    const auto memory = memory_of_.find(region);
+    if (memory == memory_of_.end()) return false;
+    const auto found = table_.find(key(memory->second, at));
+    if (found == table_.end()) return false;
+    std::tie(at[Axis::block], at[Axis::slot]) = found->second;
+    return true;
+  }
+  int memory_of(int region) const {
+    const auto found = memory_of_.find(region);
+    return found == memory_of_.end() ? -1 : found->second;
+  }
+
+ private:
+  static std::uint64_t key(int memory, const Coord& at) {
+    Coord token;
+    token[Axis::request] = at[Axis::request], token[Axis::token] = at[Axis::token];
+    return key_of(memory, token);
+  }
+  std::unordered_map<int, int> memory_of_;
+  std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> table_;
+};
+
+/// Where it lies says the rest.
+void forget_token(Point& point) {
+  point.at[Axis::request] = point.at[Axis::token] = none;
+  point.key = key_of(point.region, point.at);
+}
+
+class Fitter {
+ public:
+  Fitter(const std::vector<Fact>& facts, bool read) : facts_(facts), read_(read), tables_(facts) {}
+
+  /// Where content lies as a function of what it is; or, `read`, where it was taken from as a function of what it should be.
+  std::vector<Point> points(const Indices& some) const {
+    std::vector<Point> out;
+    for (const std::size_t i : some) {
+      const Fact& fact = facts_[i];
+      const Who& who = read_ ? fact.should : fact.is;
+      const std::int64_t offset = read_ ? fact.from_offset : fact.offset;
+      Point point{i, read_ ? fact.from : fact.region, who.at, offset - who.byte, fact.bytes, fact.channels, 0};
+      // What lies in the same memory was not read there.
+      if (point.region < 0 || (read_ && tables_.memory_of(point.region) == fact.memory) ||
+          (who.kind != Who::Kind::element && !read_))
+        continue;
+      if (!tables_.place(point.region, point.at) && !read_) continue;
+      forget_token(point);
+      out.push_back(std::move(point));
+    }
+    return out;
+  }
+
+  std::optional<Fit> fit(const std::vector<Point>& points) const {
+    std::optional<Fit> best;
+    // Content that lies in several places votes for several strides; four values in two groups are no stride, and yet two
+    // of three.
+    for (const double share : {0.5, 0.75}) {
+      auto one = fit(points, share);
+      if (one && (!best || one->bytes > best->bytes)) best = std::move(one);
+      if (best && best->facts.size() == points.size()) break;
+    }
+    return best;
+  }
+
+ private:
+  std::optional<Fit> fit(const std::vector<Point>& points, double share) const {
+    const Solved found = solve(points, {stride_axes.begin(), stride_axes.end()}, share);
+    if (found.strides.empty()) return std::nullopt;
+    const std::vector<Axis> axes = found.axes();
+    Fit out;
+    out.read = read_;
+    out.strides = found.strides;
+    std::int64_t all = 0;
+    std::map<int, std::int64_t> from;
+    std::set<std::pair<std::int64_t, std::int64_t>> tensors;
+    for (const Point& point : points) {
+      all += point.bytes;
+      const auto base = found.bases.find(point.without(axes));
+      if (base == found.bases.end() || base->second != found.rest(point)) continue;
+      out.facts.push_back(point.fact), out.bytes += point.bytes;
+      from[point.region] += point.bytes;
+      tensors.insert(tensor_of(point.at));
+    }
+    // What a fit says must be less than what it covers.
+    if (out.bytes * 2 < all || out.facts.size() < 3 * (found.bases.size() + found.strides.size())) return std::nullopt;
+    out.region = std::ranges::max_element(from, {}, [](const auto& one) { return one.second; })->first;
+    const Solved declared = solve(declared_of(tables_.memory_of(out.region), tensors), axes, 0.75);
+    out.declared = declared.strides;
+    if (out.strides == out.declared) {
+      for (const auto& [key, base] : found.bases) {
+        const auto known = declared.bases.find(key);
+        if (known == declared.bases.end() || base == known->second) return std::nullopt;
+        if (out.shift != 0 && out.shift != base - known->second) return std::nullopt;
+        out.shift = base - known->second;
+      }
+    }
+    return out;
+  }
+
+  static std::pair<std::int64_t, std::int64_t> tensor_of(const Coord& at) { return {at[Axis::component], at[Axis::kv]}; }
+
+  std::vector<Point> declared_of(int memory, const std::set<std::pair<std::int64_t, std::int64_t>>& tensors) const {
+    std::vector<Point> out;
+    for (std::size_t i = 0; i < facts_.size(); ++i) {
+      const Fact& fact = facts_[i];
+      if (fact.memory != memory || fact.should.kind != Who::Kind::element || !tensors.contains(tensor_of(fact.should.at)))
+        continue;
+      out.push_back({i, fact.region, fact.should.at, fact.offset - fact.should.byte, fact.bytes, fact.channels, 0});
+      forget_token(out.back());
+    }
+    return out;
+  }
+
+  const std::vector<Fact>& facts_;
+  bool read_;
+  Tables tables_;
+};
+
+std::int64_t bytes_of(const std::vector<Fit>& fits) {
+  std::int64_t out = 0;
+  for (const Fit& fit : fits) out += fit.bytes;
+  return out;
+}
+
+}  // namespace
+
+std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bool read) {
+  const Fitter fitter(facts, read);
+  const std::vector<Point> points = fitter.points(some);
+  std::vector<Fit> best;
+  if (auto whole = fitter.fit(points)) best.push_back(std::move(*whole));
+  const auto all = [&](const std::vector<Fit>& fits) {
+    std::int64_t bytes = 0;
+    for (const Point& point : points) bytes += point.bytes;
+    return bytes_of(fits) == bytes;
+  };
+  for (const Axis axis : {Axis::component, Axis::kv, Axis::layer, Axis::head}) {
+    if (!best.empty() && all(best)) break;
+    std::map<std::int64_t, std::vector<Point>> parts;
+    for (const Point& point : points) parts[point.at[axis]].push_back(point);
+    if (parts.size() < 2 || parts.size() > most_parts) continue;
+    std::vector<Fit> fits;
+    for (const auto& [value, part] : parts)
+      if (auto fit = fitter.fit(part)) fits.push_back(std::move(*fit));
+    if (bytes_of(fits) > bytes_of(best)) best = std::move(fits);
+  }
+  for (Fit& fit : best) std::ranges::sort(fit.facts);
+  return best;
+}
+
+}  // namespace kvcts::findings
