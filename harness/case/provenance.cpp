@@ -1,5 +1,7 @@
 #include "case/provenance.hpp"
 
+#include <algorithm>
+
 namespace kvcts {
 
 using nlohmann::json;
@@ -17,6 +19,30 @@ std::string hex(std::uint8_t value) {
 }
 
 }  // namespace
+
+std::optional<Seat> seat_at(const layout::Cache& cache, int allocation, std::int64_t offset) {
+  using layout::Axis;
+  if (offset < 0 || offset >= cache.allocations.at(static_cast<std::size_t>(allocation)).bytes) return std::nullopt;
+  const auto found = layout::inverse(cache, allocation, offset * 8);
+  if (found.empty()) return std::nullopt;
+  const auto& plane = cache.planes.at(static_cast<std::size_t>(found.front().plane));
+  const auto& at = found.front().coord;
+  Seat out;
+  out.bits = layout::bits(plane.dtype);
+  Provenance& who = out.who;
+  who.kind = Provenance::Kind::element;
+  if (plane.component != layout::Component::data)
+    who.component = plane.component == layout::Component::scale ? "scale" : "global scale";
+  who.kv = at[Axis::kv], who.layer = at[Axis::layer], who.block = at[Axis::block], who.slot = at[Axis::slot];
+  who.head = at[Axis::head];
+  who.channel = at[Axis::channel], who.last_channel = who.channel + (out.bits == 4 ? 1 : 0);
+  std::int64_t run = out.bits;
+  for (const auto& m : plane.modes)
+    if (m.axis == Axis::channel && m.stride == out.bits)
+      run = (m.extent - (at[Axis::channel] - plane.origin[Axis::channel]) / m.step % m.extent) * out.bits;
+  out.run = std::max<std::int64_t>(1, run / 8);
+  return out;
+}
 
 bool extend(Provenance& run, const Provenance& next) {
   Provenance same = next;

@@ -1,11 +1,14 @@
 // Who a run of bytes is, in the words of dumps and drawings: elements along one row of channels, poison of a region, one
-// value, or unknown. Made from tags (script/window.hpp, oracle/window.hpp); nothing here decodes.
+// value, or unknown.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "layout/layout.hpp"
 
 namespace kvcts {
 
@@ -25,6 +28,15 @@ struct Provenance {
   std::string text;       ///< other: printed verbatim
   bool operator==(const Provenance&) const = default;
 };
+
+/// An element of a declared layout.
+struct Seat {
+  Provenance who;
+  std::int64_t run{1};  ///< bytes from here in which only the channel advances
+  std::int64_t bits{8};
+};
+/// At a byte of an allocation; nothing: padding, or outside.
+std::optional<Seat> seat_at(const layout::Cache& cache, int allocation, std::int64_t offset);
 
 /// Extends `run` by the following byte. False: `next` does not continue it.
 bool extend(Provenance& run, const Provenance& next);

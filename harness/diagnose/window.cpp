@@ -25,24 +25,14 @@ Seats::Seats(const Script& script, const Arena& arena) : arena_(arena) {
   }
 }
 
-std::optional<Provenance> Seats::at(Place place) const {
+std::optional<Seat> Seats::at(Place place) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = place.offset - m.begins[a].offset;
       if (m.begins[a].backing != place.backing || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
-      const auto elements = layout::inverse(m.cache, static_cast<int>(a), inside * 8);
-      if (elements.empty()) return std::nullopt;
-      const auto& plane = m.cache.planes[static_cast<std::size_t>(elements.front().plane)];
-      const auto& c = elements.front().coord;
-      Provenance out;
-      out.kind = Kind::element;
-      if (plane.component != layout::Component::data)
-        out.component = plane.component == layout::Component::scale ? "scale" : "global scale";
-      out.kv = c[Axis::kv], out.layer = c[Axis::layer], out.block = c[Axis::block], out.slot = c[Axis::slot],
-      out.head = c[Axis::head];
-      out.channel = out.last_channel = c[Axis::channel];
-      out.from = m.name, out.rank = m.rank;
-      return out;
+      auto spot = seat_at(m.cache, static_cast<int>(a), inside);
+      if (spot) spot->who.from = m.name, spot->who.rank = m.rank;
+      return spot;
     }
   }
   return std::nullopt;
@@ -52,8 +42,8 @@ std::string Seats::words_at(Place place) const {
   const Backing& b = arena_.backings().at(static_cast<std::size_t>(place.backing));
   if (place.offset < 0) return "guard below";
   if (place.offset >= b.bytes) return "guard above";
-  const auto seat = at(place);
-  if (seat) {
+  if (const auto spot = at(place)) {
+    const Provenance* seat = &spot->who;
     const std::string kv = seat->kv == 0 ? "K" : seat->kv == 1 ? "V" : fmt::format("kv {}", seat->kv);
     return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv,
                        seat->layer, seat->block, seat->slot, seat->head);
@@ -123,7 +113,8 @@ Provenance Teller::tell(const Who& who, int backing) const {
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
     const int rank = b.side == "producer" ? 2 : place.backing != backing ? 1 : 0;
     if (rank <= best) continue;
-    const auto seat = seats_.at(place);
+    const auto spot = seats_.at(place);
+    const Provenance* seat = spot ? &spot->who : nullptr;
     if (!seat || seat->kv != who.kv || seat->layer != who.layer || seat->head != who.head) continue;
     best = rank;
     out.block = seat->block, out.slot = seat->slot, out.from = seat->from, out.rank = seat->rank;

@@ -18,7 +18,7 @@ class Seats {
   Seats(const Script& script, const Arena& arena);
   /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
   /// bytes.
-  std::optional<Provenance> at(Place place) const;
+  std::optional<Seat> at(Place place) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
   std::string words_at(Place place) const;
   /// Of a place outside, in a pool whose blocks are outermost: "block 9, slot 8, of 8 blocks"; else "".

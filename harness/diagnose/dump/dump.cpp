@@ -36,29 +36,10 @@ class Signatures {
   std::vector<std::uint64_t> values_;
 };
 
-struct Element {
-  Provenance who;
-  int bits{8};
-};
-
 /// The element of the declared layout at a byte.
-std::optional<Element> element_at(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
-  if (offset < 0 || offset >= region.bytes) return std::nullopt;
-  const auto& cache = rank_of(c, region).truth;
-  const auto found = layout::inverse(cache, region.allocation, offset * 8);
-  if (found.empty()) return std::nullopt;
-  const auto& plane = cache.planes.at(static_cast<std::size_t>(found.front().plane));
-  const auto& at = found.front().coord;
-  Element out{{}, layout::bits(plane.dtype)};
-  Provenance& who = out.who;
-  who.kind = Kind::element;
-  if (plane.component != layout::Component::data)
-    who.component = plane.component == layout::Component::scale ? "scale" : "global scale";
-  who.kv = at[Axis::kv], who.layer = at[Axis::layer], who.block = at[Axis::block], who.slot = at[Axis::slot],
-  who.head = at[Axis::head];
-  who.channel = at[Axis::channel];
-  who.last_channel = who.channel + (out.bits == 4 ? 1 : 0);
-  who.rank = region.rank;
+std::optional<Seat> element_at(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
+  auto out = seat_at(rank_of(c, region).truth, region.allocation, offset);
+  if (out) out->who.rank = region.rank;
   return out;
 }
 

@@ -11,21 +11,21 @@ namespace kvcts::findings {
 namespace {
 
 using Indices = std::vector<std::size_t>;
-using Strides = std::map<Axis, std::int64_t>;
+using ByAxis = std::map<Axis, std::int64_t>;
 
 constexpr std::array stride_axes{Axis::layer, Axis::kv, Axis::block, Axis::slot, Axis::head, Axis::channel};
-constexpr std::size_t most_parts = 4;
+constexpr std::size_t most_fits = 4;
 
 /// A number for a coordinate. Sums of them are keys: two that collide cost a finding its exactness, never its truth, as
 /// every place is computed afterwards.
-std::uint64_t mixed(Axis axis, std::int64_t value) {
+std::uint64_t hash_of(Axis axis, std::int64_t value) {
   std::uint64_t out = (static_cast<std::uint64_t>(value) + 1) * 0x9fb21c651e98df25ull + static_cast<std::uint64_t>(axis);
   out = (out ^ (out >> 29)) * 0xbf58476d1ce4e5b9ull;
   return out ^ (out >> 32);
 }
 std::uint64_t key_of(int region, const Coord& at) {
-  std::uint64_t out = mixed(Axis::component, region) * 3;
-  for (int a = 0; a < axis_count; ++a) out += mixed(static_cast<Axis>(a), at.at[static_cast<std::size_t>(a)]);
+  std::uint64_t out = hash_of(Axis::component, region) * 3;
+  for (int a = 0; a < axis_count; ++a) out += hash_of(static_cast<Axis>(a), at.at[static_cast<std::size_t>(a)]);
   return out;
 }
 
@@ -40,13 +40,13 @@ struct Point {
   template <class Axes>
   std::uint64_t without(const Axes& axes) const {
     std::uint64_t out = key;
-    for (const Axis axis : axes) out -= mixed(axis, at[axis]);
+    for (const Axis axis : axes) out -= hash_of(axis, at[axis]);
     return out;
   }
 };
 
 /// What most of the weight is for; nothing: less than the share.
-class Vote {
+class Votes {
  public:
   void add(std::int64_t value, std::int64_t weight) { votes_[value] += weight, all_ += weight; }
   std::optional<std::int64_t> won(double share) const {
@@ -65,7 +65,7 @@ std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axi
   points = points.first(std::min(most, points.size()));
   std::unordered_map<std::uint64_t, std::size_t> last;
   last.reserve(points.size());
-  Vote vote;
+  Votes vote;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const auto [at, added] = last.try_emplace(points[i].without(std::array{axis}), i);
     if (added) continue;
@@ -84,7 +84,7 @@ std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axi
 }
 
 struct Solved {
-  Strides strides;
+  ByAxis strides;
   std::unordered_map<std::uint64_t, std::int64_t> bases;  ///< by what the strides leave over
   std::vector<Axis> axes() const {
     std::vector<Axis> out;
@@ -103,7 +103,7 @@ Solved solve(const std::vector<Point>& points, const std::vector<Axis>& along, d
   for (const Axis axis : along)
     if (const auto stride = stride_along(points, axis, share)) out.strides.emplace(axis, *stride);
   const std::vector<Axis> axes = out.axes();
-  std::unordered_map<std::uint64_t, Vote> votes;
+  std::unordered_map<std::uint64_t, Votes> votes;
   for (const Point& point : points) votes[point.without(axes)].add(out.rest(point), point.bytes);
   for (const auto& [key, vote] : votes)
     if (const auto base = vote.won(0.5)) out.bases.emplace(key, *base);
@@ -111,9 +111,9 @@ Solved solve(const std::vector<Point>& points, const std::vector<Axis>& along, d
 }
 
 /// Where tokens lie: block and slot by memory, request and token.
-class Tables {
+class Places {
  public:
-  explicit Tables(const std::vector<Fact>& facts) {
+  explicit Places(const std::vector<Fact>& facts) {
     for (const Fact& fact : facts) {
       if (fact.region >= 0) memory_of_[fact.region] = fact.memory;
       if (fact.should.kind != Who::Kind::element) continue;
@@ -153,7 +153,7 @@ void forget_token(Point& point) {
 
 class Fitter {
  public:
-  Fitter(const std::vector<Fact>& facts, bool read) : facts_(facts), read_(read), tables_(facts) {}
+  Fitter(const std::vector<Fact>& facts, bool read) : facts_(facts), read_(read), places_(facts) {}
 
   /// Where content lies as a function of what it is; or, `read`, where it was taken from as a function of what it should be.
   std::vector<Point> points(const Indices& some) const {
@@ -164,10 +164,10 @@ class Fitter {
       const std::int64_t offset = read_ ? fact.from_offset : fact.offset;
       Point point{i, read_ ? fact.from : fact.region, who.at, offset - who.byte, fact.bytes, fact.channels, 0};
       // What lies in the same memory was not read there.
-      if (point.region < 0 || (read_ && tables_.memory_of(point.region) == fact.memory) ||
+      if (point.region < 0 || (read_ && places_.memory_of(point.region) == fact.memory) ||
           (who.kind != Who::Kind::element && !read_))
         continue;
-      if (!tables_.place(point.region, point.at) && !read_) continue;
+      if (!places_.place(point.region, point.at) && !read_) continue;
       forget_token(point);
       out.push_back(std::move(point));
     }
@@ -208,7 +208,7 @@ class Fitter {
     // What a fit says must be less than what it covers.
     if (out.bytes * 2 < all || out.facts.size() < 3 * (found.bases.size() + found.strides.size())) return std::nullopt;
     out.region = std::ranges::max_element(from, {}, [](const auto& one) { return one.second; })->first;
-    const Solved declared = solve(declared_of(tables_.memory_of(out.region), tensors), axes, 0.75);
+    const Solved declared = solve(declared_of(places_.memory_of(out.region), tensors), axes, 0.75);
     out.declared = declared.strides;
     if (out.strides == out.declared) {
       for (const auto& [key, base] : found.bases) {
@@ -237,7 +237,7 @@ class Fitter {
 
   const std::vector<Fact>& facts_;
   bool read_;
-  Tables tables_;
+  Places places_;
 };
 
 std::int64_t bytes_of(const std::vector<Fit>& fits) {
@@ -262,7 +262,7 @@ std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bo
     if (!best.empty() && all(best)) break;
     std::map<std::int64_t, std::vector<Point>> parts;
     for (const Point& point : points) parts[point.at[axis]].push_back(point);
-    if (parts.size() < 2 || parts.size() > most_parts) continue;
+    if (parts.size() < 2 || parts.size() > most_fits) continue;
     std::vector<Fit> fits;
     for (const auto& [value, part] : parts)
       if (auto fit = fitter.fit(part)) fits.push_back(std::move(*fit));

@@ -1,15 +1,13 @@
 #include "run/checker/arrivals.hpp"
 
 #include <algorithm>
-#include <bitset>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 
 #include "diagnose/findings/findings.hpp"
+#include "diagnose/findings/origins.hpp"
 #include "layout/layout.hpp"
 #include "scene/oracle/oracle.hpp"
 
@@ -18,43 +16,14 @@ namespace kvcts::checker {
 using layout::Axis;
 using nlohmann::json;
 using Kind = Provenance::Kind;
-using View = std::span<const std::uint8_t>;
+using View = findings::ByteView;
 
 namespace {
 
 constexpr std::int64_t shortest = 4, chance = 4;
-constexpr std::size_t key_bytes = 16;
 
 View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
-}
-
-/// An element of a region, and the number of bytes from here in which only the channel advances.
-struct Spot {
-  Provenance who;
-  std::int64_t run{1}, bits{8};
-};
-
-std::optional<Spot> spot_at(const layout::Cache& cache, int allocation, std::int64_t offset, std::int64_t bytes) {
-  if (offset < 0 || offset >= bytes) return std::nullopt;
-  const auto found = layout::inverse(cache, allocation, offset * 8);
-  if (found.empty()) return std::nullopt;
-  const auto& plane = cache.planes[static_cast<std::size_t>(found.front().plane)];
-  const auto& at = found.front().coord;
-  Spot out;
-  out.who.kind = Kind::element;
-  if (plane.component != layout::Component::data) out.who.component = std::string(layout::name(plane.component));
-  out.who.kv = at[Axis::kv], out.who.layer = at[Axis::layer], out.who.block = at[Axis::block], out.who.slot = at[Axis::slot],
-  out.who.head = at[Axis::head];
-  out.who.channel = out.who.last_channel = at[Axis::channel];
-  out.bits = layout::bits(plane.dtype);
-  std::int64_t run = out.bits;
-  for (const auto& m : plane.modes) {
-    if (m.axis == Axis::channel && m.stride == out.bits)
-      run = (m.extent - (at[Axis::channel] - plane.origin[Axis::channel]) / m.step % m.extent) * out.bits;
-  }
-  out.run = std::max<std::int64_t>(1, run / 8);
-  return out;
 }
 
 Provenance said(const std::string& text) {
@@ -110,56 +79,11 @@ class Owners {
   std::unordered_map<std::int64_t, std::vector<kernels::BlockContent>> blocks_;
 };
 
-std::uint32_t key_of(View run) {
-  std::uint32_t out = 0;
-  std::memcpy(&out, run.data(), std::min<std::size_t>(sizeof out, run.size()));
-  return out;
-}
-
-/// A wrong stretch whose origin is searched, and where its bytes are.
-struct Wanted {
-  std::size_t region{0};
-  Arrival arrival;
-  View key;             ///< what is searched: of a short stretch also its neighbours, which a copy brings along
-  std::size_t lead{0};  ///< bytes of the key in front of the stretch
-  std::vector<std::pair<std::size_t, std::size_t>> homes;  ///< file, byte
-  int tries{0};                                            ///< with what follows, with what is in front, on its own
-};
-
-/// Finds every place in the files that begins like a wanted run.
-void find_homes(const std::vector<View>& files, std::vector<Wanted>& all) {
-  constexpr std::size_t most_homes = 16;
-  std::unordered_map<std::uint32_t, std::vector<std::size_t>> by_key;
-  const auto filter = std::make_unique<std::bitset<1 << 22>>();  // most bytes begin nothing
-  const auto bit = [](std::uint32_t key) { return (key * 0x9e3779b1u) >> 10; };
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::uint32_t key = key_of(all[i].key);
-    by_key[key].push_back(i);
-    filter->set(bit(key));
-  }
-  for (std::size_t f = 0; f < files.size(); ++f) {
-    const View file = files[f];
-    for (std::size_t i = 0; i + static_cast<std::size_t>(shortest) <= file.size(); ++i) {
-      const std::uint32_t key = key_of(file.subspan(i, shortest));
-      if (!filter->test(bit(key))) continue;
-      const auto at = by_key.find(key);
-      if (at == by_key.end()) continue;
-      for (const std::size_t w : at->second) {
-        const View wanted = all[w].key;
-        if (all[w].homes.size() < most_homes && i + wanted.size() <= file.size() &&
-            std::memcmp(file.data() + i, wanted.data(), wanted.size()) == 0)
-          all[w].homes.emplace_back(f, i + all[w].lead);
-      }
-    }
-  }
-}
-
 /// What belongs `bytes` further along the row.
 void advance(Arrival& one, std::int64_t bytes) {
   for (Provenance* who : {&one.seat, &one.should}) {
     if (who->kind != Kind::element) continue;
-    who->channel += bytes * 8 / one.bits;
-    who->last_channel = who->channel;
+    who->channel += bytes * 8 / one.bits, who->last_channel += bytes * 8 / one.bits;
   }
 }
 
@@ -213,7 +137,7 @@ void Arrivals::add(const Arrived& arrived) {
   const auto end = static_cast<std::int64_t>(arrived.found.size());
   const std::size_t before = stretches_;
   for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
-    const auto spot = spot_at(cache, r.allocation, at - region.base, r.bytes);
+    const auto spot = seat_at(cache, r.allocation, at - region.base);
     Arrival row;
     row.at = at, row.bytes = spot ? std::min(spot->run, end - at) : 1;
     if (spot) {
@@ -247,90 +171,55 @@ void Arrivals::search() {
   const auto at_home = [&](std::size_t f, std::size_t i) {
     const RegionRef& source = sources_[f];
     const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
-    auto spot = spot_at(rank_of(case_, source).truth, source.allocation, offset, source.bytes);
+    auto spot = seat_at(rank_of(case_, source).truth, source.allocation, offset);
     if (spot && owners[static_cast<std::size_t>(source.group)].own(spot->who)) {
       spot->who.rank = source.rank;
       return *spot;
     }
-    Spot poison;
+    Seat poison;
     poison.run = spot ? spot->run : 1 << 20;
     poison.who.kind = Kind::poison, poison.who.region = source.name;
     poison.who.offset = poison.who.last_offset = offset;
     return poison;
   };
 
-  std::vector<Wanted> wanted;
+  std::vector<Arrival> wanted;
+  std::vector<findings::Stretch> bytes;
+  std::vector<std::size_t> region_of;
   for (std::size_t r = 0; r < regions_.size(); ++r) {
     Region& region = regions_[r];
     std::vector<Arrival> known;
     for (Arrival& one : region.stretches) {
       if (one.wrong) one.did = at_sight(region, one);
-      if (one.wrong && one.did == Provenance{})
-        wanted.push_back({r, std::move(one), {}, 0, {}, 0});
-      else
+      if (!one.wrong || one.did != Provenance{}) {
         known.push_back(std::move(one));
+        continue;
+      }
+      bytes.push_back({wanted.size(), region.arrived.found, one.at, one.bytes});
+      wanted.push_back(std::move(one));
+      region_of.push_back(r);
     }
     region.stretches = std::move(known);
   }
-  // With what follows; with what is in front; on its own. What follows in a stretch may come from elsewhere: its rest is
-  // searched again, as long as that finds something.
-  constexpr int most_passes = 96;
-  for (int pass = 0; pass < most_passes && !wanted.empty(); ++pass) {
-    for (Wanted& w : wanted) {
-      const View file = regions_[w.region].arrived.found;
-      const auto at = static_cast<std::size_t>(w.arrival.at), bytes = static_cast<std::size_t>(w.arrival.bytes);
-      const std::size_t size = w.tries == 2 ? std::min(bytes, key_bytes) : std::min(key_bytes, file.size());
-      const std::size_t end = w.tries == 1 ? at + std::min(bytes, key_bytes) : std::min(at + size, file.size());
-      const std::size_t begin = end < size ? 0 : w.tries == 1 ? end - size : at;
-      w.key = file.subspan(begin, end - begin);
-      w.lead = at - begin;
-      w.homes.clear();
+  const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) {
+    const Seat home = at_home(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
+    Arrival one = wanted[stretch.number];
+    advance(one, stretch.at - one.at);
+    return findings::Likely{home.run, 2 * (home.who == one.should) + (home.who.kind == Kind::element)};
+  };
+  for (const findings::Stretch& found : findings::origins_of(producer_, std::move(bytes), judge)) {
+    Arrival one = wanted[found.number];
+    advance(one, found.at - one.at);
+    one.at = found.at, one.bytes = found.bytes;
+    if (found.too_short) one.did = said("too short to tell");
+    if (found.source >= 0) {
+      const auto source = static_cast<std::size_t>(found.source);
+      one.did = at_home(source, static_cast<std::size_t>(found.from)).who;
+      one.home = found.source;
+      one.home_offset = found.from - oracle::file_shape(case_, sources_[source].bytes).base;
     }
-    std::erase_if(wanted, [&](Wanted& w) {
-      if (w.key.size() >= static_cast<std::size_t>(shortest)) return false;
-      w.arrival.did = said("too short to tell");
-      regions_[w.region].stretches.push_back(std::move(w.arrival));
-      return true;
-    });
-    find_homes(producer_, wanted);
-    std::vector<Wanted> rest;
-    for (Wanted& w : wanted) {
-      Arrival& one = w.arrival;
-      Region& region = regions_[w.region];
-      const View bytes = part(region.arrived.found, one.at, one.bytes);
-      std::tuple<std::size_t, bool, bool> best{0, false, false};  // bytes, who belongs there, content at all
-      for (const auto& [f, i] : w.homes) {
-        const Spot home = at_home(f, i);
-        const auto reach = static_cast<std::size_t>(std::min<std::int64_t>(home.run, one.bytes));
-        std::size_t same = 0;
-        while (same < reach && i + same < producer_[f].size() && producer_[f][i + same] == bytes[same]) ++same;
-        const std::tuple<std::size_t, bool, bool> found{same, home.who == one.should, home.who.kind == Kind::element};
-        if (found <= best) continue;
-        best = found, one.did = home.who;
-        one.home = static_cast<int>(f);
-        one.home_offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, sources_[f].bytes).base;
-      }
-      const auto longest = static_cast<std::int64_t>(std::get<0>(best));
-      if (longest == 0) {
-        if (++w.tries < 3)
-          rest.push_back(std::move(w));
-        else
-          region.stretches.push_back(std::move(one));
-        continue;
-      }
-      if (longest < one.bytes) {
-        Arrival next = one;
-        next.did = {}, next.home = -1;
-        next.at += longest, next.bytes -= longest;
-        advance(next, longest);
-        one.bytes = longest;
-        rest.push_back({w.region, std::move(next), {}, 0, {}, 0});
-      }
-      region.stretches.push_back(std::move(one));
-    }
-    wanted = std::move(rest);
+    regions_[region_of[found.number]].stretches.push_back(std::move(one));
   }
-  for (Wanted& w : wanted) regions_[w.region].stretches.push_back(std::move(w.arrival));
   for (Region& region : regions_) std::ranges::sort(region.stretches, {}, [](const Arrival& one) { return one.at; });
 }
 
@@ -410,7 +299,7 @@ void Arrivals::add_content(const RegionRef& source, int memory, int region, std:
   const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
   const auto& cache = rank_of(case_, source).truth;
   for (std::int64_t at = 0; at < source.bytes;) {
-    auto spot = spot_at(cache, source.allocation, at, source.bytes);
+    auto spot = seat_at(cache, source.allocation, at);
     const std::int64_t bytes = spot ? std::min(spot->run, source.bytes - at) : 1;
     if (spot && owners.own(spot->who)) {
       findings::Fact fact;

@@ -41,8 +41,7 @@ class Arrivals {
   Arrivals(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
   /// Cuts a region into stretches; their bytes must live as long as this.
   void add(const Arrived& region);
-  /// Looks up every wrong stretch by 16 bytes in one pass, its own or with its neighbours. One of less than 4 bytes that
-  /// was moved on its own stays unknown.
+  /// Looks up every wrong stretch in the producer's files.
   void search();
   /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`: stretches around the first wrong byte; null if none is.
   nlohmann::json moves() const;
