@@ -32,13 +32,74 @@ std::map<std::int64_t, std::string> requests_of(const Script& script) {
   return out;
 }
 
-class Facts {
+/// The bytes of clues with where else they lie.
+class Tracer {
  public:
-  Facts(const Script& script, const Arena& arena, Names& names, const Checkpoint& check, const Clues& clues)
-      : arena_(arena), names_(names), seats_(script, arena), whereabouts_(check, arena, names) {
-    called_.requests = requests_of(script);
+  Tracer(const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues)
+      : arena_(arena), whereabouts_(check, arena, names) {
     for (const Clue& clue : clues.all)
       if (clue.wrong && !is_output(clue.backing)) wrong_[clue.backing][clue.offset] = &clue;
+  }
+
+  ClueRun run_of(const Clue& clue) {
+    ClueRun run{.first = clue};
+    if (clue.wrong && !reads_wrong(clue, run)) find(clue, run);
+    last_ = run;
+    return run;
+  }
+
+ private:
+  bool is_output(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].side == "output"; }
+  const std::string& memory(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].memory; }
+
+  /// A step only read what was wrong already.
+  bool reads_wrong(const Clue& clue, ClueRun& run) const {
+    if (!is_output(clue.backing) || clue.must.kind != Who::Kind::tag) return false;
+    for (const Place& place : whereabouts_.of(clue.must)) {
+      const auto there = wrong_.find(place.backing);
+      if (there == wrong_.end()) continue;
+      const auto found = there->second.find(place.offset);
+      if (found == there->second.end()) continue;
+      const Clue& read = *found->second;
+      const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.backing == place.backing &&
+                             clue.is.offset == place.offset;
+      if (!untouched && clue.is != read.is) continue;
+      run.from = place, run.follows = true;
+      return true;
+    }
+    return false;
+  }
+
+  /// Where its bytes lie, in another memory if they do.
+  void find(const Clue& clue, ClueRun& run) const {
+    if (clue.is.kind == Who::Kind::poison) {
+      run.from = {clue.is.backing, clue.is.offset};
+      return;
+    }
+    if (clue.is.kind != Who::Kind::tag) return;
+    int best = -1;
+    for (const Place& place : whereabouts_.of(clue.is)) {
+      if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
+      const bool elsewhere = memory(place.backing) != memory(clue.backing);
+      const bool goes_on = last_.from.backing == place.backing && last_.first.backing == clue.backing &&
+                           place.offset - last_.from.offset == clue.offset - last_.first.offset;
+      const int rank = 2 * elsewhere + goes_on;
+      if (rank <= best) continue;
+      best = rank;
+      run.from = place;
+    }
+  }
+
+  const Arena& arena_;
+  Whereabouts whereabouts_;
+  std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
+  ClueRun last_;
+};
+
+class Facts {
+ public:
+  Facts(const Script& script, const Arena& arena, const Names& names) : arena_(arena), names_(names), seats_(script, arena) {
+    called_.requests = requests_of(script);
     for (const Backing& b : arena.backings()) {
       called_.regions.push_back(b.name);
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
@@ -49,28 +110,53 @@ class Facts {
     }
   }
 
-  void add(const Clue& clue) {
+  void add(const ClueRun& run) {
+    // Where no content was meant a run may reach over several rows.
+    const auto kind = run.first.must.kind;
+    if (run.bytes == 1 || kind == Who::Kind::tag || kind == Who::Kind::number) return add_row(run);
+    ClueRun row = run;
+    for (std::int64_t done = 0; done < run.bytes; done += row.bytes) {
+      row = run;
+      row.first.offset += done;
+      const auto seat = seats_.at({row.first.backing, row.first.offset});
+      row.bytes = seat ? std::min(seat->run, run.bytes - done) : 1;
+      if (run.is != hole) row.first.is = names_.at(run.is + static_cast<Id>(done));
+      if (run.first.is.kind == Who::Kind::poison) row.first.is.offset += done;
+      if (row.from.backing >= 0) row.from.offset += done;
+      add_row(row);
+    }
+  }
+
+  std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
+
+ private:
+  void add_row(const ClueRun& run) {
+    const Clue& clue = run.first;
     Fact fact;
     fact.memory = memory_of_[static_cast<std::size_t>(clue.backing)];
-    fact.offset = clue.offset, fact.bytes = 1;
+    fact.offset = clue.offset, fact.bytes = run.bytes, fact.channels = run.channels;
     fact.wrong = clue.wrong;
     fact.should = who(clue.must, clue);
     if (!clue.wrong)
       fact.is = fact.should;
+    else if (run.follows)
+      fact.is.kind = Kind::follows, fact.is.text = arena_.backings()[static_cast<std::size_t>(run.from.backing)].memory;
     else if (clue.untouched)
       fact.is.kind = Kind::nothing;
     else
       fact.is = who(clue.is, clue);
-    if (clue.wrong) compare_scales(clue, fact);
+    if (clue.wrong && !run.follows) compare_scales(clue, fact);
     fact.region = clue.backing;
-    if (clue.wrong) trace(clue, fact);
+    const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
+    if (clue.wrong && brought) fact.from = run.from.backing, fact.from_offset = run.from.offset;
     if (continues(clue, fact)) {
       Fact& last = facts_.back();
-      last.channels = std::max(last.channels, fact.should.at[Axis::channel] - last.should.at[Axis::channel] + 1);
-      ++last.bytes;
+      last.channels = std::max(last.channels, fact.should.at[Axis::channel] - last.should.at[Axis::channel] + fact.channels);
+      last.bytes += fact.bytes;
       return;
     }
-    if (const auto seat = seats_.at({clue.backing, clue.offset})) {
+    if (const auto found = seats_.at({clue.backing, clue.offset})) {
+      const Provenance* seat = &found->who;
       fact.should.at[Axis::block] = seat->block, fact.should.at[Axis::slot] = seat->slot;
       if (fact.should.kind != Kind::element) {
         fact.should.at[Axis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
@@ -82,9 +168,6 @@ class Facts {
     facts_.push_back(std::move(fact));
   }
 
-  std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
-
- private:
   findings::Who who(const Who& who, const Clue& clue) const {
     findings::Who out;
     switch (who.kind) {
@@ -151,44 +234,6 @@ class Facts {
     return out.empty() ? "another request" : out;
   }
 
-  bool is_output(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].side == "output"; }
-
-  /// Where its bytes lie in another memory, and whether a step only read what was wrong already.
-  void trace(const Clue& clue, Fact& fact) const {
-    if (is_output(clue.backing) && clue.must.kind == Who::Kind::tag) {
-      for (const Place& place : whereabouts_.of(clue.must)) {
-        const auto there = wrong_.find(place.backing);
-        if (there == wrong_.end()) continue;
-        const auto found = there->second.find(place.offset);
-        if (found == there->second.end()) continue;
-        const Clue& read = *found->second;
-        const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.backing == place.backing &&
-                               clue.is.offset == place.offset;
-        if (!untouched && clue.is != read.is) continue;
-        fact.is = {};
-        fact.is.kind = Kind::follows;
-        fact.is.text = arena_.backings()[static_cast<std::size_t>(place.backing)].memory;
-        return;
-      }
-    }
-    if (fact.is.kind == Kind::poison) {
-      fact.from = clue.is.backing, fact.from_offset = clue.is.offset;
-    } else if (fact.is.kind == Kind::element && clue.is.kind == Who::Kind::tag) {
-      const Fact* last = facts_.empty() || backing_ != clue.backing ? nullptr : &facts_.back();
-      int best = -1;
-      for (const Place& place : whereabouts_.of(clue.is)) {
-        if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
-        const bool elsewhere = memory_of_[static_cast<std::size_t>(place.backing)] != fact.memory;
-        const bool goes_on =
-            last && last->from == place.backing && place.offset - last->from_offset == clue.offset - last->offset;
-        const int rank = 2 * elsewhere + goes_on;
-        if (rank <= best) continue;
-        best = rank;
-        fact.from = place.backing, fact.from_offset = place.offset;
-      }
-    }
-  }
-
   /// The next byte of the same row, on both sides.
   bool continues(const Clue& clue, const Fact& next) const {
     if (facts_.empty() || backing_ != clue.backing) return false;
@@ -210,8 +255,6 @@ class Facts {
   const Arena& arena_;
   const Names& names_;
   Seats seats_;
-  Whereabouts whereabouts_;
-  std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
   findings::Names called_;
   std::vector<int> memory_of_;
   std::vector<Fact> facts_;
@@ -261,10 +304,18 @@ bool name_declared(const Script& script, Names& names) {
   return true;
 }
 
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Checkpoint& check,
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
                                    const Clues& clues) {
-  Facts facts(script, arena, names, check, clues);
-  for (const Clue& clue : clues.all) facts.add(clue);
+  Facts facts(script, arena, names);
+  Tracer tracer(arena, names, check, clues);
+  for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
+  return facts.told();
+}
+
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names,
+                                   const std::vector<ClueRun>& runs) {
+  Facts facts(script, arena, names);
+  for (const ClueRun& run : runs) facts.add(run);
   return facts.told();
 }
 

@@ -5,6 +5,7 @@
 
 #include "case/result.hpp"
 #include "diagnose/clues.hpp"
+#include "diagnose/runs.hpp"
 
 namespace kvcts::script {
 
@@ -13,7 +14,10 @@ namespace kvcts::script {
 bool name_declared(const Script& script, Names& names);
 
 /// What happened to the bytes at the check of the clues (`check`: what must be there), in words.
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, Names& names, const Checkpoint& check,
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
                                    const Clues& clues);
+/// The same of runs.
+std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names,
+                                   const std::vector<ClueRun>& runs);
 
 }  // namespace kvcts::script

@@ -262,6 +262,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     if (const Checkpoint* check = told->wrong_at(seen))
       report.what_happened = what_happened(script, arena, names, *check, told->clues);
     why = explain({without_faults(script), arena, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
+  } else {
+    report.what_happened =
+        what_happened(script, arena, names, runs_of(seen, mismatch, whole.expectation, arena, names, seed));
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -269,9 +272,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   if (!searched) {
     text = fmt::format(
         "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; reproduce the "
-        "bug "
-        "with fewer tokens, layers or heads",
+        "bug with fewer tokens, layers or heads",
         needed / (1 << 30), diagnosis_memory / (1 << 30));
+    if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
   } else if (why.exact) {
     text = why.words == seen.ending.text ? ended : why.words;
     if (wrong > 0) text += fmt::format(": explains 100 % of {} wrong bytes", wrong);

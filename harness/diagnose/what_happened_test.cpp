@@ -4,14 +4,16 @@
 
 #include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve_script.hpp"
+#include "diagnose/explain.hpp"
+#include "diagnose/facts.hpp"
 #include "diagnose/run.hpp"
+#include "scene/machine/sequence.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::script {
 namespace {
 
-Report played(const std::string& steps, const std::string& dtype = "bf16",
-              const std::string& layout = "layout: vllm-fa-nhd") {
+Script script_of(const std::string& steps, const std::string& dtype, const std::string& layout) {
   static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   const std::string text = "case: t/happened\ndtype: " + dtype +
                            "\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
@@ -21,7 +23,12 @@ Report played(const std::string& steps, const std::string& dtype = "bf16",
                            "requests:\n  A: {tokens: 8, blocks: {P: [3, 0], C: [1, 4]}}\n"
                            "  B: {tokens: 8, generation: 2, blocks: {P: [2, 5], C: [1, 4]}}\nsteps:\n" +
                            steps;
-  return run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1);
+  return resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue);
+}
+
+Report played(const std::string& steps, const std::string& dtype = "bf16",
+              const std::string& layout = "layout: vllm-fa-nhd") {
+  return run_script(script_of(steps, dtype, layout), 1);
 }
 
 std::vector<std::string> told(const Report& report) {
@@ -30,6 +37,21 @@ std::vector<std::string> told(const Report& report) {
   return out;
 }
 using Words = std::vector<std::string>;
+
+/// As it is said of a case that is too large for clues.
+Words told_in_runs(const Script& script) {
+  const Arena arena(script);
+  Names names;
+  const Truth truth = paint(without_faults(script), arena, names);
+  Expectation expectation(truth, arena, names, 1);
+  const Tape tape = record(script, arena, actual_sequence(script));
+  const Observation seen = observe(tape, 1, 2);
+  const Mismatch mismatch = compare(seen, truth, expectation, arena);
+  Words out;
+  for (const Finding& one : what_happened(script, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1)))
+    out.push_back(one.text);
+  return out;
+}
 
 bool says(const Report& report, const std::string& words) {
   return (report.message + "; " + report.state).find(words) != std::string::npos;
@@ -64,6 +86,32 @@ TEST(WhatHappened, ToNumbersByTheirScales) {
 TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
   const Report report = played("  - write: {request: A, to: P, actually: {request: B, to_blocks: [3, 0]}}\n");
   EXPECT_EQ(told(report), Words{"P: holds request B (2,048 bytes)"});
+}
+
+TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
+  const std::string write = "  - write: {request: A, to: P}\n", move = "  - move: {request: A, from: P, to: C, actually: ";
+  const std::pair<std::string, Words> cases[] = {
+      {write + move + "{kv: [K, V], to_kv: [V, K]}}\n", {"C: holds K and V exchanged (2,048 bytes)"}},
+      {write + move + "{layers: [0]}}\n", {"C, layer 1: not written (1,024 bytes)"}},
+      {write + move + "{to_blocks: [1, 2]}}\n",
+       {"C, block 2: holds request A, layers 0..1, K and V, tokens 4..7, heads 0..1, where nothing was meant (1,024 bytes)",
+        "C, tokens 4..7 (block 4): not written (1,024 bytes)"}},
+      {write + move + "{from_blocks: [3, 1]}}\n",
+       {"C, tokens 4..7 (block 4): holds what was in P before anything was written (1,024 bytes)"}},
+      // In the middle of rows, and beyond the ends of regions.
+      {write + move + "{from: {of: P, layout: vllm-fa-nhd, offset: 6}}}\n", {}},
+      {write + "  - move: {request: A, from: P, to: C}\n  - fill: {to: C/kv.L1, value: zero, actually: {to: C/kv.L0}}\n",
+       {}},
+      {write + "  - read: {request: A, from: P, actually: {heads: [0]}}\n", {}},
+      {write + move + "{layers: [1]}}\n  - read: {request: A, from: C}\n", {}},
+  };
+  for (const auto& [steps, words] : cases) {
+    const Script script = script_of(steps, "bf16", "layout: vllm-fa-nhd");
+    const Words in_runs = told_in_runs(script);
+    EXPECT_FALSE(in_runs.empty()) << steps;
+    EXPECT_TRUE(words.empty() || in_runs == words) << steps;
+    EXPECT_EQ(in_runs, told(run_script(script, 1))) << steps;
+  }
 }
 
 TEST(WhatHappened, DelayedStepsRunInTheOrderOfTheFile) {

@@ -1,0 +1,310 @@
+#include "diagnose/runs.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "diagnose/findings/origins.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+using findings::ByteView;
+
+constexpr std::size_t most_runs = 2'000'000;
+/// Right bytes between wrong ones that are equal by chance.
+constexpr std::int64_t chance = 4;
+
+/// Adjacent bytes of a backing, in the first two passes.
+struct Found {
+  int backing{0};
+  std::int64_t begin{0};
+  std::vector<std::uint8_t> first, second;
+  std::int64_t end() const { return begin + static_cast<std::int64_t>(first.size()); }
+};
+
+/// Places of names in the truth, by the run of Ids that they belong to.
+class Homes {
+ public:
+  Homes(const Checkpoint& check, const Arena& arena) : arena_(arena), images_(check.images) {
+    for (const Backing& b : arena.backings()) {
+      if (b.side == "output") continue;
+      Id last = 0;
+      for (const auto& [number, ids] : images_[static_cast<std::size_t>(b.ordinal)].pages()) {
+        for (std::int64_t i = 0; i < Image::page; ++i) {
+          const Id id = (*ids)[static_cast<std::size_t>(i)];
+          const bool begins = id != hole && (id != last + 1 || id % Names::chunk == 0);
+          last = id;
+          if (!begins) continue;
+          auto& places = places_[id / Names::chunk];
+          const Place place{b.ordinal, number * Image::page + i - id % Names::chunk};
+          if (places.size() < 8 && (places.empty() || places.back() != place)) places.push_back(place);
+        }
+      }
+    }
+  }
+  /// In another memory than `but`, if there is one.
+  Place of(Id id, int but) const {
+    Place best;
+    const auto found = places_.find(id / Names::chunk);
+    if (found == places_.end()) return best;
+    for (Place place : found->second) {
+      place.offset += id % Names::chunk;
+      if (images_[static_cast<std::size_t>(place.backing)].at(place.offset) != id) continue;
+      const bool elsewhere = memory(place.backing) != memory(but);
+      if (best.backing < 0 || elsewhere) best = place;
+      if (elsewhere) break;
+    }
+    return best;
+  }
+
+ private:
+  const std::string& memory(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].memory; }
+  const Arena& arena_;
+  const std::vector<Image>& images_;
+  std::unordered_map<std::uint32_t, std::vector<Place>> places_;
+};
+
+class Walk {
+ public:
+  Walk(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
+       const Names& names, std::uint64_t seed)
+      : o_(observation),
+        arena_(arena),
+        names_(names),
+        seed_(seed),
+        number_(mismatch.ranges.front().check),
+        check_(*expectation.at(o_.checks[number_])),
+        homes_(check_, arena) {
+    for (const WrongRange& range : mismatch.ranges)
+      if (range.check == number_) wrong_[range.backing].emplace_back(range.begin, range.end);
+  }
+
+  std::vector<ClueRun> runs() {
+    for (const Backing& b : arena_.backings()) take_bytes(b);
+    for (const Found& found : found_) {
+      begins_.emplace(found.first.data(), found.begin);
+      cut(found);
+      if (runs_.size() > most_runs) return {};
+    }
+    look_up();
+    std::ranges::sort(runs_, {}, [](const ClueRun& run) { return std::pair(run.first.backing, run.first.offset); });
+    return std::move(runs_);
+  }
+
+ private:
+  const Backing& backing(int number) const { return arena_.backings()[static_cast<std::size_t>(number)]; }
+  const Bytes& seen(std::size_t pass) const { return o_.bytes[pass][number_]; }
+
+  void take_bytes(const Backing& b) {
+    const auto take = [&](std::int64_t begin, std::int64_t end) {
+      if (found_.empty() || found_.back().backing != b.ordinal || found_.back().end() != begin)
+        found_.push_back({b.ordinal, begin, {}, {}});
+      Found& found = found_.back();
+      const std::size_t had = found.first.size(), size = static_cast<std::size_t>(end - begin);
+      found.first.resize(had + size), found.second.resize(had + size);
+      seen(0).read(b.ordinal, begin, end - begin, found.first.data() + had);
+      seen(1).read(b.ordinal, begin, end - begin, found.second.data() + had);
+    };
+    if (!b.sparse) return take(-b.guard_below, b.bytes + b.guard_above);
+    std::set<std::int64_t> pages;
+    for (const auto& [number, ids] : check_.images[static_cast<std::size_t>(b.ordinal)].pages()) pages.insert(number);
+    for (const auto& [begin, end] : wrong_[b.ordinal])
+      for (std::int64_t at = begin; at < end; at += Image::page) pages.insert(at / Image::page - (at < 0));
+    for (const std::int64_t number : pages)
+      take(std::max(number * Image::page, -b.guard_below), std::min((number + 1) * Image::page, b.bytes + b.guard_above));
+  }
+
+  void cut(const Found& found) {
+    const Image& image = check_.images[static_cast<std::size_t>(found.backing)];
+    const auto& ranges = wrong_[found.backing];
+    std::size_t range = 0;
+    const auto wrong_until = [&](std::int64_t at, std::int64_t& until) {
+      while (range < ranges.size() && ranges[range].second <= at) ++range;
+      const bool inside = range < ranges.size() && ranges[range].first <= at;
+      until = inside ? ranges[range].second : range < ranges.size() ? ranges[range].first : found.end();
+      return inside;
+    };
+    const std::vector<Id>* page = nullptr;
+    std::int64_t page_number = INT64_MIN;
+    const auto id_at = [&](std::int64_t at) {
+      const std::int64_t number = at >= 0 ? at / Image::page : -((Image::page - 1 - at) / Image::page);
+      if (number != page_number) {
+        const auto there = image.pages().find(number);
+        page_number = number, page = there == image.pages().end() ? nullptr : there->second.get();
+      }
+      return page == nullptr ? hole : (*page)[static_cast<std::size_t>(at - number * Image::page)];
+    };
+    for (std::int64_t at = found.begin; at < found.end();) {
+      const Id must = id_at(at);
+      std::int64_t row = at + 1;  // end of the row, or of the hole
+      const bool alike = must == hole || names_.at(must).kind == Who::Kind::constant;
+      const auto goes_on = [&](Id next) {
+        return alike ? next == must : next == must + (row - at) && next % Names::chunk != 0;
+      };
+      while (row < found.end() && goes_on(id_at(row))) ++row;
+      std::int64_t until = 0;
+      bool wrong = wrong_until(at, until);
+      std::int64_t end = std::min(until, row);
+      // A few right bytes within a row.
+      while (wrong && end < row) {
+        std::int64_t right = 0;
+        if (wrong_until(end, right) || right - end >= chance || right >= row) break;
+        wrong_until(right, until);
+        end = std::min(until, row);
+      }
+      add(found, at, end, must, wrong);
+      at = end;
+    }
+  }
+
+  void add(const Found& found, std::int64_t at, std::int64_t end, Id must, bool wrong) {
+    ClueRun run;
+    run.first.backing = found.backing, run.first.offset = at, run.first.wrong = wrong;
+    run.first.must = names_.at(must);
+    const auto kind = run.first.must.kind;
+    const bool content = kind == Who::Kind::tag || kind == Who::Kind::number;
+    if (!wrong && !content) return;
+    run.bytes = end - at;
+    if (content) run.channels = names_.at(must + static_cast<Id>(run.bytes) - 1).channel - run.first.must.channel + 1;
+    run.first.is = run.first.must;
+    if (wrong && !at_sight(found, run)) wanted_.push_back({runs_.size(), view(found), at - found.begin, run.bytes});
+    if (wrong) must_.emplace(runs_.size(), must);
+    runs_.push_back(std::move(run));
+  }
+
+  static ByteView view(const Found& found) { return found.first; }
+
+  /// What needs no search.
+  bool at_sight(const Found& found, ClueRun& run) {
+    const Backing& b = backing(run.first.backing);
+    const auto begin = static_cast<std::size_t>(run.first.offset - found.begin), size = static_cast<std::size_t>(run.bytes);
+    const ByteView first = ByteView(found.first).subspan(begin, size), second = ByteView(found.second).subspan(begin, size);
+    bool untouched = true;
+    for (std::size_t i = 0; i < size && untouched; ++i) {
+      const std::int64_t at = run.first.offset + static_cast<std::int64_t>(i);
+      untouched = first[i] == seen(0).fresh(b.ordinal, at) && second[i] == seen(1).fresh(b.ordinal, at);
+    }
+    run.first.is = {};
+    if (untouched) {
+      run.first.untouched = true;
+      return true;
+    }
+    if (!std::ranges::all_of(first, [&](std::uint8_t byte) { return byte == first[0]; }) ||
+        !std::ranges::equal(first, second))
+      return false;
+    run.first.is.kind = Who::Kind::constant, run.first.is.byte = first[0];
+    return true;
+  }
+
+  void look_up() {
+    // Names by Id, and what was in every memory before.
+    std::vector<std::uint8_t> stream(names_.chunks() * Names::chunk);
+    std::vector<bool> issued(stream.size());
+    Rendering rendering(names_, arena_.backings(), seed_, 0);
+    names_.each([&](Id id) {
+      const auto kind = names_.at(id).kind;
+      if (kind != Who::Kind::tag && kind != Who::Kind::number && kind != Who::Kind::nibbles) return;
+      stream[id] = rendering.byte(id), issued[id] = true;
+    });
+    std::vector<std::vector<std::uint8_t>> poison;
+    std::vector<Place> begins;
+    for (const Found& found : found_) {
+      const Backing& b = backing(found.backing);
+      if (b.zeroed || b.side == "output") continue;
+      begins.push_back({found.backing, found.begin});
+      rendering.poison(b, found.begin, poison.emplace_back(found.first.size()));
+    }
+    std::vector<ByteView> sources{stream};
+    sources.insert(sources.end(), poison.begin(), poison.end());
+    const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) -> findings::Likely {
+      if (source > 0) return {1 << 20, 0};
+      if (!issued[static_cast<std::size_t>(at)]) return {};
+      const ClueRun& run = runs_[stretch.number];
+      const std::int64_t ahead = stretch.at + found_begin(stretch) - run.first.offset;
+      const bool same_row = names_.at(static_cast<Id>(at)).channel == run.first.must.channel + ahead;
+      return {Names::chunk - at % Names::chunk, same_row ? 2 : 1};
+    };
+    std::vector<ClueRun> rest;
+    std::vector<bool> done(runs_.size());
+    for (const findings::Stretch& piece : findings::origins_of(sources, wanted_, judge)) {
+      const ClueRun& whole = runs_[piece.number];
+      const std::int64_t offset = piece.at + found_begin(piece), ahead = offset - whole.first.offset;
+      ClueRun run = whole;
+      run.first.offset = offset, run.bytes = piece.bytes;
+      const Id must = must_.at(piece.number);
+      const auto kind = whole.first.must.kind;
+      if (kind == Who::Kind::tag || kind == Who::Kind::number) {
+        run.first.must = names_.at(must + static_cast<Id>(ahead));
+        run.channels = names_.at(must + static_cast<Id>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
+      }
+      run.first.is = {};
+      if (piece.source == 0) {
+        run.is = static_cast<Id>(piece.from);
+        run.first.is = names_.at(run.is);
+        run.from = homes_.of(static_cast<Id>(piece.from), whole.first.backing);
+      } else if (piece.source > 0) {
+        run.from = begins[static_cast<std::size_t>(piece.source) - 1];
+        run.from.offset += piece.from;
+        run.first.is.kind = Who::Kind::poison;
+        run.first.is.backing = run.from.backing, run.first.is.offset = run.from.offset;
+      }
+      if (backing(whole.first.backing).side == "output" && (kind == Who::Kind::tag))
+        read(run, must + static_cast<Id>(ahead));
+      done[piece.number] = true;
+      rest.push_back(std::move(run));
+    }
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      ClueRun& run = runs_[i];
+      if (done[i]) continue;
+      if (run.first.wrong && run.first.must.kind == Who::Kind::tag && backing(run.first.backing).side == "output")
+        read(run, must_.at(i));
+      rest.push_back(std::move(run));
+    }
+    runs_ = std::move(rest);
+  }
+
+  /// Of the file of a stretch.
+  std::int64_t found_begin(const findings::Stretch& stretch) const { return begins_.at(stretch.file.data()); }
+
+  /// A step that read what was wrong already.
+  void read(ClueRun& run, Id must) const {
+    const Place there = homes_.of(must, run.first.backing);
+    if (there.backing < 0) return;
+    const auto wrong = wrong_.find(there.backing);
+    if (wrong == wrong_.end()) return;
+    const auto after = std::ranges::upper_bound(wrong->second, std::pair(there.offset, INT64_MAX));
+    if (after == wrong->second.begin() || std::prev(after)->second <= there.offset) return;
+    std::vector<std::uint8_t> here(static_cast<std::size_t>(run.bytes)), source(here.size());
+    seen(0).read(run.first.backing, run.first.offset, run.bytes, here.data());
+    seen(0).read(there.backing, there.offset, run.bytes, source.data());
+    if (here != source) return;
+    run.from = there, run.follows = true;
+  }
+
+  const Observation& o_;
+  const Arena& arena_;
+  const Names& names_;
+  std::uint64_t seed_;
+  std::size_t number_;
+  const Checkpoint& check_;
+  Homes homes_;
+  std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong_;
+  std::vector<Found> found_;
+  std::unordered_map<const std::uint8_t*, std::int64_t> begins_;  ///< by the bytes of a Found
+  std::vector<ClueRun> runs_;
+  std::vector<findings::Stretch> wanted_;
+  std::unordered_map<std::size_t, Id> must_;  ///< of wrong runs
+};
+
+}  // namespace
+
+std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
+                             const Arena& arena, const Names& names, std::uint64_t seed) {
+  if (mismatch.ranges.empty()) return {};
+  return Walk(observation, mismatch, expectation, arena, names, seed).runs();
+}
+
+}  // namespace kvcts::script

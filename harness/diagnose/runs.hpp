@@ -1,0 +1,25 @@
+// Who is where, run by run and from two passes: for content of which a clue for every byte would take too much memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "diagnose/clues.hpp"
+
+namespace kvcts::script {
+
+/// Bytes in which what must be there and what is there go on together.
+struct ClueRun {
+  Clue first;
+  std::int64_t bytes{1}, channels{1};
+  Id is{hole};          ///< of the first byte that is there; hole: all are like the first, or poison
+  Place from{};         ///< holds the same bytes, in another memory if there is one; backing -1: none, or not known
+  bool follows{false};  ///< in what a step read: what lies, wrongly, at `from`
+};
+
+/// At the first check with wrong bytes, by backing and offset. Looks up wrong bytes by their values in one pass over the
+/// names; a code that lies alone, among others, is unknown. Empty: more than two million runs.
+std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
+                             const Arena& arena, const Names& names, std::uint64_t seed);
+
+}  // namespace kvcts::script
