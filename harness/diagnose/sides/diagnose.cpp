@@ -33,17 +33,28 @@ struct Fit {
 struct Right {
   std::vector<std::vector<std::uint8_t>> consumer;
   std::int64_t wrong{0};  ///< bytes, on both sides
+  /// Files of the consumer, those with wrong bytes first: most variants fail there.
+  std::vector<std::size_t> order;
+  /// Too large to count what a variant explains that is none: what happened is said all the same.
+  bool exact_only{false};
 };
 
 Right right_of(const Scene& scene) {
+  constexpr std::size_t most_for_guesses = 1 << 20;
   Right right;
+  std::size_t bytes = 0;
+  std::ptrdiff_t wrong_files = 0;
   const bool free_tail = scene.truth.content.kind != "golden";
   const auto targets = regions(scene.truth, Side::consumer);
   for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
     auto& file = right.consumer.emplace_back(scene.consumer_expected[i].begin(), scene.consumer_expected[i].end());
     if (free_tail) oracle::Tail(scene.truth, targets[i]).forgive(scene.producer, scene.consumer[i], file);
+    const std::int64_t before = right.wrong;
     for (std::size_t b = 0; b < file.size(); ++b) right.wrong += scene.consumer[i][b] != file[b];
+    bytes += file.size();
+    right.order.insert(right.wrong > before ? right.order.begin() + wrong_files++ : right.order.end(), i);
   }
+  right.exact_only = bytes > most_for_guesses;
   right.wrong += scene.source_wrong;
   return right;
 }
@@ -81,7 +92,7 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
   Fit result{0, 0, scene.source_wrong == 0};
   bool differs = false;
   std::vector<std::uint8_t> predicted;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
+  for (const std::size_t i : right.order) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
     if (variant.maps)
@@ -92,6 +103,7 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
     if (!variant.maps && std::memcmp(predicted.data(), seen.data(), seen.size()) != 0) {
       oracle::Tail(transformed, targets[i]).forgive(scene.producer, seen, predicted);
     }
+    if (right.exact_only && !std::ranges::equal(seen, predicted)) return {};
     result.exact = count(result, seen, predicted, right.consumer[i]) && result.exact;
   }
   // What the right map also predicts is no cause: the wrong bytes would lie in what both leave open.

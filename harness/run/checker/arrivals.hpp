@@ -35,7 +35,7 @@ class Arrivals {
  public:
   /// Limits on the bytes of a side, for they are searched, and on stretches: a region that would pass it is cut short, and
   /// nothing is found.
-  static constexpr std::size_t most_bytes = std::size_t{64} << 20, most_stretches = 1'000'000;
+  static constexpr std::size_t most_bytes = std::size_t{72} << 20, most_stretches = 1'000'000;
 
   /// `producer`: whole files in the order of regions(producer).
   Arrivals(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
