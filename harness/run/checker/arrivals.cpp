@@ -1,7 +1,9 @@
 #include "run/checker/arrivals.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -21,6 +23,8 @@ using View = findings::ByteView;
 namespace {
 
 constexpr std::int64_t shortest = 4, chance = 4;
+constexpr const char *before_words = "what was there before", *unowned = "nothing: an unowned slot",
+                     *as_it_lies = "as it lies in the consumer";
 
 View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
@@ -71,13 +75,23 @@ class Owners {
         }
       }
     }
-    return said("nothing: an unowned slot");
+    return said(unowned);
   }
 
  private:
   const Group& group_;
   std::unordered_map<std::int64_t, std::vector<kernels::BlockContent>> blocks_;
 };
+
+findings::Coord coord_of(const Provenance& who) {
+  using A = findings::Axis;
+  findings::Coord out;
+  out[A::component] = who.component.empty() ? 0 : who.component == "scale" ? 1 : 2;
+  out[A::request] = who.generation;
+  out[A::layer] = who.layer, out[A::kv] = who.kv, out[A::token] = who.token, out[A::head] = who.head;
+  out[A::channel] = who.channel;
+  return out;
+}
 
 /// What belongs `bytes` further along the row.
 void advance(Arrival& one, std::int64_t bytes) {
@@ -107,13 +121,14 @@ void Arrivals::cut_row(Region& region, const Arrival& row) {
     else
       cuts.push_back({begin, end, wrong});
   };
+  const bool in_a_row = row.seat.kind == Kind::element || row.should.kind == Kind::element;
   for (std::int64_t at = 0; at < row.bytes;) {
     const bool wrong = expected[static_cast<std::size_t>(at)] != found[static_cast<std::size_t>(at)];
     std::int64_t stop = at + 1;
     while (stop < row.bytes && (expected[static_cast<std::size_t>(stop)] != found[static_cast<std::size_t>(stop)]) == wrong)
       ++stop;
     // Of a guard only what lies between wrong bytes.
-    const bool between = at > 0 && stop < row.bytes, beside = row.seat.kind == Kind::element && stop - at < row.bytes;
+    const bool between = at > 0 && stop < row.bytes, beside = in_a_row && stop - at < row.bytes;
     add(at, stop, wrong || (stop - at < chance && (between || beside)));
     at = stop;
   }
@@ -128,12 +143,41 @@ void Arrivals::cut_row(Region& region, const Arrival& row) {
 }
 
 void Arrivals::add(const Arrived& arrived) {
-  const RegionRef& r = arrived.region;
-  const Group& group = case_.groups.at(static_cast<std::size_t>(r.group));
-  const auto& cache = rank_of(case_, r).truth;
-  const Owners owners(group, Side::consumer, true);
-  regions_.push_back({arrived, oracle::file_shape(case_, r.bytes).base, {}});
+  regions_.push_back({arrived, oracle::file_shape(case_, arrived.region.bytes).base, {}});
   Region& region = regions_.back();
+  if (arrived.region.group < 0)
+    cut_output(region);
+  else
+    cut_region(region);
+  for (Arrival& one : region.stretches) one.did = one.should;
+}
+
+/// Rows as output_bytes() describes them.
+void Arrivals::cut_output(Region& region) {
+  const Group& group = case_.groups.at(0);
+  const auto& g = group.consumer.ranks.at(0).geometry;
+  Arrival row;
+  row.at = region.base, row.bits = layout::bits(group.consumer.scheme.data);
+  row.bytes = g.head_dim * row.bits / 8;
+  row.should.kind = Kind::element, row.should.layer = g.first_layer;
+  for (const Request& request : group.requests) {
+    row.should.generation = request.generation;
+    for (row.should.kv = 0; row.should.kv < g.kv; ++row.should.kv)
+      for (row.should.token = 0; row.should.token < request.tokens; ++row.should.token)
+        for (row.should.head = g.first_head; row.should.head < g.first_head + g.heads; ++row.should.head) {
+          cut_row(region, row);
+          row.at += row.bytes;
+        }
+  }
+  stretches_ += region.stretches.size();
+}
+
+void Arrivals::cut_region(Region& region) {
+  const Arrived& arrived = region.arrived;
+  const RegionRef& r = arrived.region;
+  const bool source = r.side == Side::producer;
+  const auto& cache = rank_of(case_, r).truth;
+  const Owners owners(case_.groups.at(static_cast<std::size_t>(r.group)), r.side, !source);
   const auto end = static_cast<std::int64_t>(arrived.found.size());
   const std::size_t before = stretches_;
   for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
@@ -143,7 +187,8 @@ void Arrivals::add(const Arrived& arrived) {
     if (spot) {
       row.bits = spot->bits;
       row.seat = spot->who;
-      row.should = owners.source_of(spot->who);
+      row.should = source ? spot->who : owners.source_of(spot->who);
+      if (source && !owners.own(row.should)) row.should = said(unowned);
     } else {
       // Guards whole, padding byte by byte: only the layout knows where it ends.
       row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
@@ -161,7 +206,6 @@ void Arrivals::add(const Arrived& arrived) {
     at += row.bytes;
     stretches_ = before + region.stretches.size();
   }
-  for (Arrival& one : region.stretches) one.did = one.should;
 }
 
 void Arrivals::search() {
@@ -183,6 +227,37 @@ void Arrivals::search() {
     return poison;
   };
 
+  // The output was gathered from the consumer, as it is.
+  std::vector<View> files = producer_;
+  std::vector<const Region*> gathered;
+  std::vector<Owners> consumers;
+  for (const Group& group : case_.groups) consumers.emplace_back(group, Side::consumer, true);
+  for (const Region& region : regions_) {
+    if (region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
+    files.push_back(region.arrived.found);
+    gathered.push_back(&region);
+  }
+  /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
+  const auto at_consumer = [&](std::size_t number, std::int64_t at, const Arrival& one) -> std::optional<Seat> {
+    const Region& region = *gathered[number];
+    const RegionRef& r = region.arrived.region;
+    auto seat = seat_at(rank_of(case_, r).truth, r.allocation, at - region.base);
+    if (seat && consumers[static_cast<std::size_t>(r.group)].own(seat->who)) {
+      if (coord_of(seat->who) == coord_of(one.should)) {
+        seat->who = said(as_it_lies);
+        return seat;
+      }
+      const auto rest = std::min(seat->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
+      if (std::ranges::equal(part(region.arrived.found, at, rest), part(region.arrived.expected, at, rest))) return seat;
+      return std::nullopt;
+    }
+    Seat poison;
+    poison.run = seat ? seat->run : 1 << 20;
+    poison.who.kind = Kind::poison, poison.who.region = r.name;
+    poison.who.offset = poison.who.last_offset = at - region.base;
+    return poison;
+  };
+
   std::vector<Arrival> wanted;
   std::vector<findings::Stretch> bytes;
   std::vector<std::size_t> region_of;
@@ -201,18 +276,29 @@ void Arrivals::search() {
     }
     region.stretches = std::move(known);
   }
+  const auto is_output = [&](std::size_t number) { return regions_[region_of[number]].arrived.region.group < 0; };
   const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) {
-    const Seat home = at_home(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
     Arrival one = wanted[stretch.number];
     advance(one, stretch.at - one.at);
+    if (static_cast<std::size_t>(source) >= producer_.size()) {
+      const auto seat = is_output(stretch.number) ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
+                                                  : std::nullopt;
+      return seat ? findings::Likely{seat->run, seat->who.text == as_it_lies ? 5 : 4} : findings::Likely{};
+    }
+    const Seat home = at_home(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
     return findings::Likely{home.run, 2 * (home.who == one.should) + (home.who.kind == Kind::element)};
   };
-  for (const findings::Stretch& found : findings::origins_of(producer_, std::move(bytes), judge)) {
+  for (const findings::Stretch& found : findings::origins_of(files, std::move(bytes), judge)) {
     Arrival one = wanted[found.number];
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
     if (found.too_short) one.did = said("too short to tell");
-    if (found.source >= 0) {
+    if (found.source >= static_cast<int>(producer_.size())) {
+      const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
+      one.did = at_consumer(number, found.from, one)->who;
+      one.home = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
+      one.home_offset = found.from - gathered[number]->base;
+    } else if (found.source >= 0) {
       const auto source = static_cast<std::size_t>(found.source);
       one.did = at_home(source, static_cast<std::size_t>(found.from)).who;
       one.home = found.source;
@@ -226,7 +312,7 @@ void Arrivals::search() {
 /// What needs no search; unknown: the rest.
 Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
   const View found = part(region.arrived.found, one.at, one.bytes);
-  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found)) return said("what was there before");
+  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found)) return said(before_words);
   Provenance out;
   if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
     out.kind = Kind::constant, out.value = found[0];
@@ -260,16 +346,6 @@ json Arrivals::moves() const {
 
 namespace {
 
-findings::Coord coord_of(const Provenance& who) {
-  using A = findings::Axis;
-  findings::Coord out;
-  out[A::component] = who.component.empty() ? 0 : who.component == "scale" ? 1 : 2;
-  out[A::request] = who.generation;
-  out[A::layer] = who.layer, out[A::kv] = who.kv, out[A::token] = who.token, out[A::head] = who.head;
-  out[A::channel] = who.channel;
-  return out;
-}
-
 findings::Who who_of(const Provenance& who) {
   findings::Who out;
   switch (who.kind) {
@@ -281,10 +357,12 @@ findings::Who who_of(const Provenance& who) {
       out.kind = findings::Who::Kind::constant, out.value = who.value;
       break;
     case Kind::poison:
-      out.kind = findings::Who::Kind::poison, out.text = "the producer";
+      out.kind = findings::Who::Kind::poison;
+      out.text = who.region.starts_with("consumer/") ? "the consumer" : "the producer";
       break;
     case Kind::other:
-      if (who.text == "what was there before" || who.text.starts_with("nothing")) out.kind = findings::Who::Kind::nothing;
+      if (who.text == as_it_lies) out.kind = findings::Who::Kind::follows, out.text = "the consumer";
+      if (who.text == before_words || who.text.starts_with("nothing")) out.kind = findings::Who::Kind::nothing;
       break;
     case Kind::unknown:
       break;
@@ -294,7 +372,7 @@ findings::Who who_of(const Provenance& who) {
 
 }  // namespace
 
-/// What the producer has: the transfer does not change it.
+/// What the producer has, where the transfer did not change it.
 void Arrivals::add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const {
   const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
   const auto& cache = rank_of(case_, source).truth;
@@ -328,6 +406,11 @@ std::vector<Finding> Arrivals::what_happened() const {
   const auto memory_of = [&](const RegionRef& r) {
     const auto [at, added] = memories.try_emplace({r.side, r.group, r.rank}, static_cast<int>(names.memories.size()));
     if (!added) return at->second;
+    if (r.group < 0) {
+      names.first_output = at->second;
+      names.memories.emplace_back("output");
+      return at->second;
+    }
     const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
     const bool producer = r.side == Side::producer;
     std::string name = producer ? "producer" : "consumer";
@@ -336,10 +419,16 @@ std::vector<Finding> Arrivals::what_happened() const {
     names.memories.push_back(std::move(name));
     return at->second;
   };
-  for (const Region& region : regions_) memory_of(region.arrived.region);
+  std::set<std::string> changed;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group >= 0) memory_of(region.arrived.region);
+    if (region.arrived.region.side == Side::producer) changed.insert(region.arrived.region.name);
+  }
   for (const RegionRef& source : sources_) {
     names.regions.push_back(source.name);
-    add_content(source, memory_of(source), static_cast<int>(names.regions.size()) - 1, facts);
+    const int memory = memory_of(source);
+    if (changed.contains(source.name)) continue;
+    add_content(source, memory, static_cast<int>(names.regions.size()) - 1, facts);
   }
   for (const Region& region : regions_) {
     const RegionRef& r = region.arrived.region;
@@ -356,8 +445,9 @@ std::vector<Finding> Arrivals::what_happened() const {
           fact.should.at[findings::Axis::request] = fact.should.at[findings::Axis::token] = findings::none;
         }
         fact.should.at[findings::Axis::block] = one.seat.block, fact.should.at[findings::Axis::slot] = one.seat.slot;
-        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits);
       }
+      if (one.seat.kind == Kind::element || one.should.kind == Kind::element)
+        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits);
       fact.is = one.wrong ? who_of(one.did) : fact.should;
       fact.region = static_cast<int>(names.regions.size()) - 1;
       fact.from = one.home, fact.from_offset = one.home_offset;

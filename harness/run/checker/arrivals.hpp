@@ -1,5 +1,5 @@
-// Who lies in the destination of a case with two sides, stretch by stretch: what belongs there, and where in the producer's
-// memory the bytes that are there come from. Drawings and findings are made of it.
+// Who lies in the memories of a case with two sides and in its reader's output, stretch by stretch: what belongs there, and
+// where the bytes that are there come from. Drawings and findings are made of it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvcts::checker {
 
-/// A consumer region before, expected and found: whole files, guards included.
+/// A region before the transfer, expected and found: whole files, guards included. Group -1: the reader's output.
 struct Arrived {
   RegionRef region;
   std::span<const std::uint8_t> before, expected, found;
@@ -24,9 +24,9 @@ struct Arrived {
 struct Arrival {
   std::int64_t at{0}, bytes{0};  ///< in the file
   std::int64_t bits{8};          ///< of a channel
-  Provenance seat;               ///< element: its place in the consumer
+  Provenance seat;               ///< element: its place in this region
   Provenance should, did;        ///< element: its place in the producer
-  int home{-1};                  ///< the producer's region from which the bytes come; -1: not known
+  int home{-1};                  ///< where the bytes come from: regions(producer), then those added; -1: not known
   std::int64_t home_offset{0};
   bool wrong{false};
 };
@@ -37,11 +37,12 @@ class Arrivals {
   /// nothing is found.
   static constexpr std::size_t most_bytes = std::size_t{72} << 20, most_stretches = 1'000'000;
 
-  /// `producer`: whole files in the order of regions(producer).
+  /// `producer`: whole files in the order of regions(producer), as the transfer should have found and left them.
   Arrivals(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
-  /// Cuts a region into stretches; their bytes must live as long as this.
+  /// Cuts a region into stretches; their bytes must live as long as this. A producer's: only if it was changed. The output
+  /// comes last.
   void add(const Arrived& region);
-  /// Looks up every wrong stretch in the producer's files.
+  /// Looks up every wrong stretch in the producer's files; one of the output also in the consumer's.
   void search();
   /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`: stretches around the first wrong byte; null if none is.
   nlohmann::json moves() const;
@@ -53,6 +54,8 @@ class Arrivals {
     std::int64_t base{0};
     std::vector<Arrival> stretches;
   };
+  void cut_region(Region& region);
+  void cut_output(Region& region);
   void cut_row(Region& region, const Arrival& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
   static Provenance at_sight(const Region& region, const Arrival& one);

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
+using ByteView = std::span<const std::uint8_t>;
 
 struct Scene {
   ResolvedCase c;
@@ -58,6 +59,28 @@ requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
   std::vector<std::string> happened() const {
     std::vector<std::string> out;
     for (const Finding& one : arrivals().what_happened()) out.push_back(one.text);
+    return out;
+  }
+  /// With the output of a reader, and the producer as it was found.
+  std::vector<std::string> happened_to(const Bytes& output, const std::vector<Bytes>& sources) const {
+    std::vector<ByteView> now(producer.begin(), producer.end());
+    Arrivals all(c, now);
+    const auto source_regions = regions(c, Side::producer);
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (sources[i] != producer[i]) all.add({source_regions[i], producer[i], producer[i], sources[i]});
+    all.add({region, before, expected, found});
+    const auto want = oracle::expected_output(c, 0);
+    const auto shape = oracle::file_shape(c, static_cast<std::int64_t>(want.size()));
+    Bytes gathered_before(static_cast<std::size_t>(shape.size), 0x5a), gathered = gathered_before;
+    std::ranges::copy(want, gathered.begin() + shape.base);
+    Bytes seen = gathered_before;
+    std::ranges::copy(output, seen.begin() + shape.base);
+    RegionRef of;
+    of.name = "output", of.group = -1, of.bytes = static_cast<std::int64_t>(want.size());
+    all.add({of, gathered_before, gathered, seen});
+    all.search();
+    std::vector<std::string> out;
+    for (const Finding& one : all.what_happened()) out.push_back(one.text);
     return out;
   }
   auto at(std::int64_t offset) { return found.begin() + base + offset; }
@@ -130,6 +153,40 @@ TEST(Arrivals, AreSaidInWords) {
   std::copy_n(beyond.expected.begin() + beyond.base + 512, 512, beyond.at(0));
   EXPECT_EQ(beyond.happened(), Words{"consumer, block 0: holds request 0, layer 0, K and V, tokens 0..3, heads 0..1, where "
                                      "nothing was meant (512 bytes)"});
+}
+
+TEST(Arrivals, AReaderAndAChangedSourceAreSaidToo) {
+  using Words = std::vector<std::string>;
+  Scene s;
+  const Bytes want = oracle::expected_output(s.c, 0);
+  EXPECT_EQ(s.happened_to(want, s.producer), Words{});
+
+  // Two heads of 32 bytes, exchanged on the way out of a right cache.
+  Bytes exchanged = want;
+  for (std::size_t row = 0; row + 64 <= exchanged.size(); row += 64)
+    std::swap_ranges(exchanged.begin() + row, exchanged.begin() + row + 32, exchanged.begin() + row + 32);
+  EXPECT_EQ(s.happened_to(exchanged, s.producer), Words{"output: holds heads 0 and 1 exchanged (1,024 bytes)"});
+
+  // What was gathered is what lies in the cache, which is wrong.
+  Scene wrong;
+  std::swap_ranges(wrong.at(512), wrong.at(1024), wrong.at(1536));
+  Bytes gathered = want;
+  for (std::size_t kv = 0; kv < 2; ++kv)
+    std::swap_ranges(gathered.begin() + kv * 512, gathered.begin() + kv * 512 + 256, gathered.begin() + kv * 512 + 256);
+  EXPECT_EQ(wrong.happened_to(gathered, wrong.producer),
+            (Words{"consumer: holds tokens exchanged: 4..7 for 0..3, 0..3 for 4..7 (1,024 bytes)",
+                   "output: as it lies in the consumer (1,024 bytes)"}));
+
+  // An unowned slot of the consumer.
+  Bytes unowned = want;
+  std::copy_n(s.found.begin() + s.base, 256, unowned.begin());
+  EXPECT_EQ(s.happened_to(unowned, s.producer),
+            Words{"output, K, tokens 0..3: holds what was in the consumer before anything was written (256 bytes)"});
+
+  // The source: block 0 (tokens 4..7) over block 2, once it was sent.
+  std::vector<Bytes> sources = s.producer;
+  std::copy_n(sources[0].begin() + s.base, 512, sources[0].begin() + s.base + 1024);
+  EXPECT_EQ(s.happened_to(want, sources), Words{"producer, tokens 0..3 (block 2): holds tokens 4..7 (512 bytes)"});
 }
 
 }  // namespace

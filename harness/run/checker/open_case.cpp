@@ -204,22 +204,39 @@ OpenCase::Wrong OpenCase::compare_snapshot() const {
   return early;
 }
 
-void OpenCase::say_what_happened(Report& report) const {
+void OpenCase::say_what_happened(Report& report, bool source_changed) const {
   if (case_.content.kind != "tags") return;  // only tags identify bytes
   std::size_t bytes = 0;
   for (const auto& f : files_) bytes += f.bytes().size();
   if (bytes > 2 * Arrivals::most_bytes) return;
-  Arrivals arrivals(case_, producer_views());
-  std::vector<std::vector<std::uint8_t>> images;  // before and expected
-  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+  std::vector<std::vector<std::uint8_t>> images;  // before and expected, and producers that were changed
+  images.reserve(2 * files_.size());
+  const auto image = [&](const File& f) -> std::vector<std::uint8_t>& { return images.emplace_back(f.bytes().size()); };
+  std::vector<std::span<const std::uint8_t>> producer = producer_views();
+  for (std::size_t i = 0; i < producers_ && source_changed; ++i) {
+    content_->write_expected(files_[i].region, pass_, image(files_[i]));
+    producer[i] = images.back();
+  }
+  Arrivals arrivals(case_, producer);
+  for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
-    auto& before = images.emplace_back(f.bytes().size());
-    content_->write_initial(f.region, pass_, before);
-    auto& expected = images.emplace_back(f.bytes().size());
-    content_->write_expected(f.region, pass_, expected);
-    content_->forgive(f.region, f.bytes(), expected);
-    if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_views(), f.bytes(), expected);
-    arrivals.add({f.region, images[images.size() - 2], expected, f.bytes()});
+    if (i < producers_) {
+      if (!std::ranges::equal(producer[i], f.bytes())) arrivals.add({f.region, producer[i], producer[i], f.bytes()});
+      continue;
+    }
+    auto &before = image(f), &expected = image(f);
+    if (f.region.group < 0) {
+      kernels::fill_poison(oracle::output_key(case_), 0, before);
+      const auto want = oracle::expected_output(case_, pass_);
+      expected = before;
+      std::ranges::copy(want, expected.begin() + f.shape.base);
+    } else {
+      content_->write_initial(f.region, pass_, before);
+      content_->write_expected(f.region, pass_, expected);
+      content_->forgive(f.region, f.bytes(), expected);
+      if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer, f.bytes(), expected);
+    }
+    arrivals.add({f.region, before, expected, f.bytes()});
   }
   arrivals.search();
   report.what_happened = arrivals.what_happened();
@@ -371,7 +388,7 @@ Report OpenCase::compare(const json& request) {
 
   if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
     report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
-  if (transferred && found.target.bytes != 0) say_what_happened(report);
+  if (transferred && report.wrong_bytes != 0) say_what_happened(report, found.source.bytes != 0);
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (report.diagnosis.text.starts_with(not_identified) && !report.what_happened.empty())

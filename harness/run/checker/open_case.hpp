@@ -63,7 +63,7 @@ class OpenCase {
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   /// Where the bytes of the destination came from: in words, and as a drawing.
-  void say_what_happened(Report& report) const;
+  void say_what_happened(Report& report, bool source_changed) const;
   std::string state_of_data() const;
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
                            bool transferred);
