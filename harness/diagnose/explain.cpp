@@ -310,6 +310,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       Workshop second(rest, workshop);
       second.allow(3000);
       for (const Family& family : families()) {
+        second.begin(family);
         family.propose(second);
         if (second.found() || second.spent()) break;
       }
@@ -355,14 +356,19 @@ Explanation explain(Evidence evidence) {
   Workshop workshop(evidence);
   if (ended.fault_class != FaultClass::none && workshop.as_it_ended()) return ended;
   if (const Explanation bounds = from_bounds(evidence, workshop); bounds.fault_class != FaultClass::none) return bounds;
-  const auto finish = [&] {
-    const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
+  const auto finish = [&](std::vector<Hypothesis> fit) {
+    std::ranges::stable_sort(fit, {}, &Hypothesis::cost);
+    const Hypothesis& first = fit.front();
     out.fault_class = first.fault_class;
     out.words = first.words;
     out.exact = true;
     out.share = 1;
-    for (const Hypothesis& other : workshop.exact()) {
+    std::set<FaultClass> told{first.fault_class};
+    for (const Hypothesis& other : fit) {
       const std::string said = fmt::format("{}: {}", name(other.fault_class), other.words);
+      // What a family says in two ways at one cost is one cause.
+      const bool same = other.family == first.family && other.cost == first.cost;
+      if (other.cost <= first.cost + margin && !same && told.insert(other.fault_class).second) out.rivals.push_back(said);
       if (other.words == first.words || out.others.size() == 8) continue;
       if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
     }
@@ -370,15 +376,25 @@ Explanation explain(Evidence evidence) {
     if (ended.fault_class != FaultClass::none && consequence(out.fault_class, out.words)) {
       out.others.insert(out.others.begin(), fmt::format("{}: {}", name(out.fault_class), out.words));
       out.fault_class = ended.fault_class, out.words = ended.words;
+      out.rivals.clear();
     }
     return out;
   };
+  const auto cheapest = [&] { return std::ranges::min_element(workshop.exact(), {}, &Hypothesis::cost)->cost; };
+  // Trials of other causes, once there is one: each plays the case, and asks what a layout makes of its whole pool.
+  constexpr std::int64_t for_others = 1500, pool = 16 << 20;
+  std::int64_t bytes = 0;
+  for (const Backing& b : evidence.arena.backings()) bytes += b.bytes;
   for (const Family& family : families()) {
+    if (!workshop.exact().empty() && family.cost > cheapest() + margin) break;
+    const bool first = workshop.exact().empty();
+    workshop.begin(family);
     family.propose(workshop);
-    if (workshop.found()) return finish();
+    if (first && workshop.found()) workshop.only(bytes <= pool ? for_others : 0);
     if (workshop.spent()) break;
   }
-  if (workshop.second()) return finish();
+  if (!workshop.exact().empty()) return finish(workshop.exact());
+  if (workshop.second()) return finish({*workshop.second()});
   if (ended.fault_class != FaultClass::none) return ended;
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;

@@ -32,7 +32,8 @@ struct Explanation {
   std::string words;
   double share{0};                  ///< of the wrong bytes
   bool all_bytes{false};            ///< predicts every byte, but not how it ended or what was reported
-  std::vector<std::string> others;  ///< equally good, "class: words"
+  std::vector<std::string> rivals;  ///< of other classes, which the bytes cannot tell from it, "class: words"
+  std::vector<std::string> others;  ///< all that fit as well, "class: words"
   std::int64_t tried{0};            ///< hypotheses
 };
 

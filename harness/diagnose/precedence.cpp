@@ -1,6 +1,7 @@
-// Which class a fault has when several fit: the first family below that predicts every byte. Within a family the simplest
-// comes first. The order: what never happened, before what happened in part; facts of a table or a key, before geometry; a
-// plain change of one number, before another order of axes; anything exact, before two causes at once.
+// Which class a fault has when several fit: the cheapest that predicts every byte; those that cost little more are said
+// beside it. Within a family the simplest comes first. The order: what never happened, before what happened in part; facts
+// of a table or a key, before geometry; ids, each a number that is wrong, before sizes that nothing declares, unless many
+// are wrong; a plain change of one number, before another order of axes; anything exact, before two causes at once.
 #include "diagnose/precedence.hpp"
 #include "diagnose/workshop.hpp"
 
@@ -15,34 +16,34 @@ thread_local std::optional<std::vector<Family>> fewer;
 const std::vector<Family>& families() {
   if (fewer) return *fewer;
   static const std::vector<Family> all{
-      {"nothing happened", propose_skips},
-      {"options", propose_options},
-      {"keys", propose_keys},
-      {"several keys", propose_stores},
-      {"several registrations", propose_registered},
-      {"another time", propose_orders},
-      {"a part is missing", propose_subsets},
-      {"other ids", propose_lists},
-      {"ids of another unit or time", propose_tables},
-      {"where it went", propose_ways_out},
-      {"a part of a step", propose_parts},
-      {"another memory or request", propose_memories},
-      {"more or fewer tokens", propose_lengths},
-      {"raw copies", propose_raw},
-      {"a list of copies", propose_copies},
-      {"narrow arithmetic", propose_arithmetic},
-      {"a wrong layout", propose_layouts},
-      {"ids, whatever they are", propose_any_lists},
-      {"the same mistake in several steps", propose_together},
-      {"one linear map", propose_fits},
-      {"ids beyond the pool", propose_beyond},
-      {"the same belief in every step", propose_everywhere},
-      {"scales", propose_scales},
-      {"a wrong base", propose_offsets},
-      {"any order of axes", propose_far_layouts},
-      {"part by part", propose_part_by_part},
-      {"a piece of a step", propose_pieces},
-      {"a belief in some steps", propose_some_beliefs},
+      {"nothing happened", 1.0, propose_skips},
+      {"options", 1.1, propose_options},
+      {"keys", 1.1, propose_keys},
+      {"several keys", 1.2, propose_stores},
+      {"several registrations", 1.2, propose_registered},
+      {"another time", 1.3, propose_orders},
+      {"a part is missing", 1.4, propose_subsets},
+      {"other ids", 1.5, propose_lists},
+      {"ids of another unit or time", 1.6, propose_tables},
+      {"where it went", 1.7, propose_ways_out},
+      {"ids, whatever they are", 1.9, propose_shown_lists},
+      {"a part of a step", 2.0, propose_parts},
+      {"another memory or request", 2.0, propose_memories},
+      {"more or fewer tokens", 2.1, propose_lengths},
+      {"raw copies", 2.2, propose_raw},
+      {"a list of copies", 2.3, propose_copies},
+      {"narrow arithmetic", 2.4, propose_arithmetic},
+      {"a wrong layout", 2.6, propose_layouts},
+      {"the same mistake in several steps", 2.8, propose_together},
+      {"one linear map", 3.0, propose_fits},
+      {"ids beyond the pool", 3.0, propose_beyond},
+      {"the same belief in every step", 3.1, propose_everywhere},
+      {"scales", 3.2, propose_scales},
+      {"a wrong base", 3.3, propose_offsets},
+      {"any order of axes", 3.4, propose_far_layouts},
+      {"part by part", 3.5, propose_part_by_part},
+      {"a piece of a step", 3.6, propose_pieces},
+      {"a belief in some steps", 3.7, propose_some_beliefs},
   };
   return all;
 }

@@ -6,8 +6,12 @@
 
 namespace kvcts::script {
 
-/// Names of the families of hypotheses, in order (precedence.cpp).
-std::vector<std::string> family_names();
+/// The families of hypotheses, ascending by what they cost (precedence.cpp).
+struct FamilyCost {
+  std::string name;
+  double cost{0};
+};
+std::vector<FamilyCost> family_costs();
 
 /// While it lives, searches in its thread skip one family. For tests: which cases does only that family explain?
 class WithoutFamily {

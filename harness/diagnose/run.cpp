@@ -278,6 +278,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   } else if (why.exact) {
     text = why.words == seen.ending.text ? ended : why.words;
     if (wrong > 0) text += fmt::format(": explains 100 % of {} wrong bytes", wrong);
+    if (!why.rivals.empty()) text += fmt::format("; the bytes cannot tell it from {}", fmt::join(why.rivals, ", or "));
   } else {
     text = not_identified;
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);

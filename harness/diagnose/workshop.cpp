@@ -276,7 +276,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
           predicted_ =
               predicted_ * 0x9fb21c651e98df25ull + hash_of(bytes.dense(b.ordinal)) + static_cast<std::uint64_t>(b.ordinal);
       }
-      return misses == 0 || !found();
+      return misses == 0 || exact_.empty();
     });
   } catch (const std::exception&) {
     return 0;  // the proposal is impossible: a name or a range that does not exist
@@ -285,7 +285,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
     for (const std::int64_t n : base_misses_[check]) misses += n;
   }
-  if (misses > 0 && found()) return 0;  // only exact ones are still needed
+  if (misses > 0 && !exact_.empty()) return 0;  // only exact ones are still needed
   if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
   // What went to a place that does not matter looks like what went nowhere.
   const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(),
@@ -300,6 +300,12 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   }
   return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) /
                                static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
+}
+
+void Workshop::begin(const Family& family) {
+  begun_ = exact_.size();
+  ++family_;
+  cost_ = family.cost, dearer_ = 0;
 }
 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {
@@ -327,7 +333,7 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   } catch (const std::exception&) {
     return false;  // the proposal is impossible: coordinates that no content has
   }
-  Hypothesis hypothesis{fault_class, words, std::move(bodies)};
+  Hypothesis hypothesis{fault_class, words, std::move(bodies), cost_ + dearer_, family_};
   if (all && !counts) {  // right bytes, but another number of them moved: only if nothing better turns up
     if (!second_) second_ = std::move(hypothesis);
     return false;

@@ -24,7 +24,11 @@ struct Hypothesis {
   FaultClass fault_class{};
   std::string words;
   Bodies bodies;
+  double cost{0};  ///< how unlikely it is a priori; of two that fit the cheaper one is the cause
+  int family{0};
 };
+
+struct Family;
 
 class Workshop {
  public:
@@ -80,7 +84,12 @@ class Workshop {
   std::optional<Residue> residue(const Bodies& bodies);
   const Namer& namer();
 
-  bool found() const { return !exact_.empty(); }
+  /// What follows is proposed by this family.
+  void begin(const Family& family);
+  /// Until the next family: proposals cost this much more than others of the family.
+  void dearer(double by) { dearer_ = by; }
+  /// The family that proposes has found one that fits.
+  bool found() const { return exact_.size() > begun_; }
   const std::vector<Hypothesis>& exact() const { return exact_; }
   /// Predicts every byte, but not how many moved.
   const std::optional<Hypothesis>& second() const { return second_; }
@@ -92,6 +101,8 @@ class Workshop {
   /// Limited by work done, never by the clock: a case gets the same search on every machine.
   bool spent() const { return work_ >= limit_; }
   void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
+  /// No more than this from here on.
+  void only(std::int64_t more) { limit_ = std::min(limit_, work_ + more); }
   /// Explains part of the failure.
   struct Partial {
     double share{0};         ///< of the wrong bytes
@@ -151,6 +162,9 @@ class Workshop {
   std::vector<std::optional<std::vector<Fact>>> facts_;
   std::unordered_map<std::int64_t, std::size_t> clue_at_;  ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
+  std::size_t begun_{0};  ///< of them, found by earlier families
+  int family_{0};
+  double cost_{0}, dearer_{0};
   std::vector<Partial> partial_;
   std::vector<std::uint64_t> agreeing_bytes_;  ///< prediction hashes, by the same index
   std::vector<Hypothesis> agreeing_;
@@ -164,9 +178,12 @@ class Workshop {
 /// One family of hypotheses: proposes to the workshop, simplest first.
 struct Family {
   std::string name;
+  double cost{0};  ///< of its proposals, but for what they add
   std::function<void(Workshop&)> propose;
 };
-/// In the order of precedence: the first family with an exact hypothesis names the cause. precedence.cpp
+/// What costs this much more than the cause is no other cause.
+inline constexpr double margin = 0.8;
+/// Ascending by cost. precedence.cpp
 const std::vector<Family>& families();
 
 // ---- families (families_*.cpp) -------------------------------------------------------------------------------------
@@ -179,7 +196,7 @@ void propose_orders(Workshop& w);           ///< a step happened at another time
 void propose_orders_together(Workshop& w);  ///< several steps happened at another time
 void propose_tables_together(Workshop& w);  ///< each request of a batch uses another's table
 void propose_lists(Workshop& w);            ///< block ids, layers, heads, kv, tokens that went elsewhere
-void propose_any_lists(Workshop& w);        ///< block ids, whatever the bytes show
+void propose_shown_lists(Workshop& w);      ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);         ///< another memory, another request, another generation
 void propose_arithmetic(Workshop& w);       ///< 32-bit addresses, alignment
 void propose_offsets(Workshop& w);          ///< a base that is off

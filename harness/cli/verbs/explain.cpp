@@ -114,14 +114,14 @@ int explain(const std::string& subject, const Globals& globals) {
   return exit_as_expected;
 }
 
-/// Which family of hypotheses names a fault when several explain every byte: the first.
+/// Which family of hypotheses names a fault when several explain every byte: the cheapest.
 int list_precedence(const Globals& globals) {
-  const std::vector<std::string> families = script::family_names();
-  if (globals.json) {
-    fmt::print("{}\n", nlohmann::json(families).dump(2));
-    return exit_as_expected;
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& [family, cost] : script::family_costs()) {
+    if (!globals.json) fmt::print("{:>4.1f}  {}\n", cost, family);
+    all.push_back({{"family", family}, {"cost", cost}});
   }
-  for (std::size_t i = 0; i < families.size(); ++i) fmt::print("{:>2}  {}\n", i + 1, families[i]);
+  if (globals.json) fmt::print("{}\n", all.dump(2));
   return exit_as_expected;
 }
 
@@ -133,7 +133,8 @@ Action declare(Command& command, const Globals& globals) {
                      "A word of the output, the id of anything in cases/, or a case id; without it, list the words");
   auto precedence = std::make_shared<bool>(false);
   command.add_flag("--precedence", *precedence,
-                   "List the families of explanations of a scripted failure, in the order in which they are tried");
+                   "List the families of explanations of a scripted failure with what they cost: of those that fit the "
+                   "cheapest names it");
   return [=, &globals] {
     if (*precedence && !subject->empty()) throw UsageError("--precedence takes no subject; leave one of them out");
     return *precedence ? list_precedence(globals) : explain(*subject, globals);

@@ -91,6 +91,55 @@ void expect_needed(const char* family, FaultClass fault_class, const std::string
 }
 
 // An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
+Diagnosis diagnosis_of(const std::string& requests, const std::string& steps) {
+  const catalogue::Catalogue catalogue(cases);
+  const std::string text =
+      "case: t/rivals\ndtype: bf16\ngeometry: {layers: 2, blocks: 8, block_size: 4, heads: 4, head_dim: 16}\n"
+      "memory:\n  P: {side: producer, layout: vllm-fa-nhd}\n  C: {layout: vllm-fa-nhd}\nrequests: {" +
+      requests + "}\nsteps:\n  - write: {request: A, to: P}\n" + steps;
+  return run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1).diagnosis;
+}
+
+TEST(Families, AnIdComesBeforeASizeThatNothingDeclares) {
+  const std::string one = "A: {tokens: 4, blocks: {P: [5], C: [1]}}", two = "A: {tokens: 8, blocks: {P: [5, 0], C: [1, 2]}}";
+  const auto moved = [](const std::string& how) {
+    return "  - move: {request: A, from: P, to: C, actually: {" + how + "}}\n";
+  };
+  // Multiples of the right id are what other block sizes make, too.
+  const std::pair<std::string, std::string> ids[] = {
+      {one, "to_blocks: [3]"},    {one, "to_blocks: [2]"},    {one, "from_blocks: [2]"},   {two, "to_blocks: [3, 2]"},
+      {two, "to_blocks: [3, 6]"}, {two, "to_blocks: [1, 6]"}, {two, "from_blocks: [6, 0]"}};
+  for (const auto& [request, how] : ids) {
+    const Diagnosis why = diagnosis_of(request, moved(how));
+    EXPECT_EQ(why.fault_class, FaultClass::wrong_block_id) << how << ": " << why.text;
+  }
+  // Where many ids would have to be wrong it is the size.
+  const Diagnosis size = diagnosis_of("A: {tokens: 16, blocks: {P: [5, 0, 3, 4], C: [1, 2, 0, 3]}}",
+                                      moved("to: {of: C, layout: vllm-fa-nhd, geometry: {block_size: 8, blocks: 4}}"));
+  EXPECT_EQ(size.fault_class, FaultClass::wrong_block_size) << size.text;
+}
+
+TEST(Families, WhatTheBytesCannotTellIsSaid) {
+  const auto says = [](const Diagnosis& why, const std::string& words) { return why.text.find(words) != std::string::npos; };
+  const std::string request = "A: {tokens: 12, blocks: {P: [5, 1, 0], C: [1, 2, 0]}}";
+  const Diagnosis both = diagnosis_of(
+      request, "  - move: {request: A, from: P, to: C, actually: {to_blocks: [1, 2, -1], from_blocks: [5, 1, -1]}}\n");
+  EXPECT_EQ(both.fault_class, FaultClass::wrong_block_id) << both.text;
+  EXPECT_TRUE(says(both, "block 0 taken for no block")) << both.text;
+  EXPECT_TRUE(says(both, "the bytes cannot tell it from truncated")) << both.text;
+  // No other cause makes this.
+  const Diagnosis alone =
+      diagnosis_of(request, "  - move: {request: A, from: P, to: C, actually: {kv: [K, V], to_kv: [V, K]}}\n");
+  EXPECT_EQ(alone.fault_class, FaultClass::kv_split_vs_interleaved) << alone.text;
+  EXPECT_FALSE(says(alone, "cannot tell")) << alone.text;
+}
+
+TEST(Families, AscendByCost) {
+  const std::vector<FamilyCost> costs = family_costs();
+  EXPECT_TRUE(std::ranges::is_sorted(costs, {}, &FamilyCost::cost));
+  EXPECT_GT(costs.front().cost, 0);
+}
+
 TEST(Families, IdsBeyondThePool) {
   expect_needed("ids beyond the pool", FaultClass::wrong_block_id, R"(
 case: beyond

@@ -210,16 +210,22 @@ void OtherIds::list(bool at_source, const Ids& table, const Ids& ids, const std:
 }
 
 void OtherIds::shown_lists() {
+  constexpr double each_id = 0.6;
   for (const bool at_source : {true, false}) {
     const auto ids = table(at_source);
     if (!ids || ids->empty()) continue;
     std::vector<const Sighting*> all;
     for (const Sighting& s : sightings_) all.push_back(&s);
-    list(at_source, *ids, table_shown(w_, i_, at_source, all), "");
+    const Ids shown = table_shown(w_, i_, at_source, all);
+    std::size_t wrong = 0;
+    for (std::size_t k = 0; k < std::min(shown.size(), ids->size()); ++k) wrong += shown[k] != (*ids)[k];
+    w_.dearer(each_id * (static_cast<double>(wrong) - 1));
+    list(at_source, *ids, shown, "");
   }
 }
 
 void OtherIds::mistaken_list(bool at_source, const Ids& table) {
+  constexpr double unlikely = 1;
   const auto attempt = [&](const Ids& ids, const std::string& why) { list(at_source, table, ids, why); };
   Ids ids = table;
   std::reverse(ids.begin(), ids.end());
@@ -245,7 +251,9 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
   for (std::size_t k = 0; k < table.size(); ++k) {  // a null id
     ids = table;
     ids[k] = -1;
+    w_.dearer(table[k] == 0 ? 0 : unlikely);  // nothing makes another id look like none
     attempt(ids, " (one treated as none)");
+    w_.dearer(0);
     ids[k] = 0;
     attempt(ids, " (block 0 instead of one)");
   }
@@ -299,7 +307,7 @@ void OtherIds::other_tables() {
 
 void OtherIds::wide_entries() {
   const auto r = w_.request_at(i_, a_.request);
-  if (!r) return;
+  if (!r || r->tokens < 2) return;
   std::vector<std::int64_t> to, from;
   for (std::int64_t t = 0; t < r->tokens; ++t)
     to.push_back(r->first_token + t), from.push_back(t % 2 ? 0 : r->first_token + t / 2);
@@ -310,7 +318,7 @@ void OtherIds::wide_entries() {
              body);
   for (const bool at_source : {true, false}) {
     const auto table = views(at_source).empty() ? std::nullopt : table_of(w_, i_, a_.request, memory_of(views(at_source)));
-    if (!table) continue;
+    if (!table || table->size() < 2) continue;
     Ids ids;
     for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
     w_.attempt(FaultClass::dtype_reinterpreted, "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_,
@@ -335,7 +343,7 @@ void propose_lists(Workshop& w) {
   }
 }
 
-void propose_any_lists(Workshop& w) {
+void propose_shown_lists(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     if (through_views(w.action(i))) OtherIds(w, i).shown_lists();
   }

@@ -3,9 +3,9 @@
 
 namespace kvcts::script {
 
-std::vector<std::string> family_names() {
-  std::vector<std::string> out;
-  for (const Family& family : families()) out.push_back(family.name);
+std::vector<FamilyCost> family_costs() {
+  std::vector<FamilyCost> out;
+  for (const Family& family : families()) out.push_back({family.name, family.cost});
   return out;
 }
 

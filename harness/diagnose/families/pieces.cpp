@@ -179,6 +179,7 @@ void look_at(Workshop& w, std::size_t step, const Part& part) {
   search.allow(800);
   for (const Family& family : families()) {
     if (family.name == "a piece of a step") continue;
+    search.begin(family);
     family.propose(search);
     if (search.found() || search.spent()) break;
   }

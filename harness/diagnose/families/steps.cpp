@@ -313,6 +313,7 @@ void propose_subsets(Workshop& w) {
     // Exactly the content of block 0 is missing: someone's null block.
     if (const auto request = w.script().requests.find(a.request);
         request != w.script().requests.end() && !axes[2].touched.empty()) {
+      std::vector<std::pair<Action, bool>> left_out;  // and whether what is missing is block 0's
       for (const auto* views : {&a.from, &a.to}) {
         const auto table = request->second.blocks.find(memory_of(*views));
         if (views->empty() || table == request->second.blocks.end()) continue;
@@ -334,11 +335,19 @@ void propose_subsets(Workshop& w) {
         Action body = a;
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
         const bool none = missing == null && !brought_block_0(w, i, views == &a.from);
-        if (holes != ids)
-          w.attempt(none ? FaultClass::wrong_block_id : FaultClass::truncated,
-                    none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i,
-                    body);
+        if (holes == ids) continue;
+        left_out.emplace_back(std::move(body), none);
       }
+      // By the table of the first end; the bytes cannot tell the one reading from the other.
+      for (std::size_t k = 0; k < left_out.size(); ++k) {
+        const auto& [body, none] = left_out[k];
+        const auto left = [&] { w.attempt(FaultClass::truncated, "blocks left out in " + name_of(w, i), i, body); };
+        w.dearer(k == 0 ? 0 : 0.2);
+        if (none) w.attempt(FaultClass::wrong_block_id, "block 0 taken for no block in " + name_of(w, i), i, body);
+        if (none) w.dearer(0.2);
+        left();
+      }
+      w.dearer(0);
     }
     const auto try_axis = [&](int axis, Picks Selection::* member, FaultClass fault_class, const char* what) {
       const Part& part = axes[axis];
@@ -361,11 +370,12 @@ void propose_subsets(Workshop& w) {
              : four_bits ? FaultClass::packed_dim_misread
                          : FaultClass::truncated,
              "channels");
-    // Several axes at once.
+    // Both at once.
+    const auto some = [](const Part& part) { return !part.touched.empty() && part.touched.size() < part.all.size(); };
+    if (!some(axes[0]) || !some(axes[2])) continue;
     Action body = a;
-    if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
-    if (axes[2].touched.size() < axes[2].all.size()) keep_only(body, &Selection::tokens, axes[2].touched);
-    w.attempt(FaultClass::truncated, words("tokens", axes[2]), i, body);
+    keep_only(body, &Selection::layers, axes[0].touched), keep_only(body, &Selection::tokens, axes[2].touched);
+    w.attempt(FaultClass::truncated, words("tokens", axes[2]) + ", " + words("layers", axes[0]), i, body);
   }
 }
 
