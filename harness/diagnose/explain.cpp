@@ -388,6 +388,7 @@ Explanation explain(Evidence evidence) {
   for (const Family& family : families()) {
     if (!workshop.exact().empty() && family.cost > cheapest() + margin) break;
     const bool first = workshop.exact().empty();
+    if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
     workshop.begin(family);
     family.propose(workshop);
     if (first && workshop.found()) workshop.only(bytes <= pool ? for_others : 0);

@@ -30,6 +30,7 @@ const std::vector<Family>& families() {
       {"a part of a step", 2.0, propose_parts},
       {"another memory or request", 2.0, propose_memories},
       {"more or fewer tokens", 2.1, propose_lengths},
+      {"the piece of a step that is wrong", 2.2, propose_plain_pieces, true},
       {"raw copies", 2.2, propose_raw},
       {"a list of copies", 2.3, propose_copies},
       {"narrow arithmetic", 2.4, propose_arithmetic},
@@ -42,7 +43,7 @@ const std::vector<Family>& families() {
       {"a wrong base", 3.3, propose_offsets},
       {"any order of axes", 3.4, propose_far_layouts},
       {"part by part", 3.5, propose_part_by_part},
-      {"a piece of a step", 3.6, propose_pieces},
+      {"a piece of a step", 3.6, propose_pieces, true},
       {"a belief in some steps", 3.7, propose_some_beliefs},
   };
   return all;

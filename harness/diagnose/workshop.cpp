@@ -426,12 +426,15 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
     }
   }
   Action part = body;
-  const Clue *first = nullptr, *last = nullptr;
-  for (const Clue& clue : clues().all) {
-    if (!clue.wrong || clue.must.kind != Who::Kind::tag || clue.must.component != layout::Component::data) continue;
-    if (!first) first = &clue;
-    last = &clue;
+  if (!wrong_ends_) {
+    auto& [begin, end] = wrong_ends_.emplace();
+    for (const Clue& clue : clues().all) {
+      if (!clue.wrong || clue.must.kind != Who::Kind::tag || clue.must.component != layout::Component::data) continue;
+      if (!begin) begin = &clue;
+      end = &clue;
+    }
   }
+  const auto [first, last] = *wrong_ends_;
   if (!first) return true;
   const auto narrow = [&](Picks& pick, const Picks& to, std::int64_t a, std::int64_t b) {
     if (!pick && !to) pick = a == b ? std::vector<std::int64_t>{a} : std::vector<std::int64_t>{a, b};

@@ -160,7 +160,8 @@ class Workshop {
   std::vector<std::optional<std::vector<Sighting>>> sightings_;
   std::vector<std::optional<std::vector<Image>>> images_;
   std::vector<std::optional<std::vector<Fact>>> facts_;
-  std::unordered_map<std::int64_t, std::size_t> clue_at_;  ///< backing and offset -> index of the clue
+  std::unordered_map<std::int64_t, std::size_t> clue_at_;          ///< backing and offset -> index of the clue
+  std::optional<std::pair<const Clue*, const Clue*>> wrong_ends_;  ///< first and last wrong byte of data
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier families
   int family_{0};
@@ -180,6 +181,7 @@ struct Family {
   std::string name;
   double cost{0};  ///< of its proposals, but for what they add
   std::function<void(Workshop&)> propose;
+  bool of_pieces{false};  ///< searches of its own, by the other families
 };
 /// What costs this much more than the cause is no other cause.
 inline constexpr double margin = 0.8;
@@ -211,6 +213,7 @@ void propose_copies(Workshop& w);           ///< a transfer as a list of copies:
 void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
 void propose_beyond(Workshop& w);           ///< ids beyond the pool, before or after it
 void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
+void propose_plain_pieces(Workshop& w);     ///< the plainest of these, in the piece that is wrong
 void propose_registered(Workshop& w);       ///< several registrations: a limit, a side, bases exchanged
 void propose_stores(Workshop& w);           ///< several contents under one key, and who wins
 void propose_ways_out(Workshop& w);         ///< where the elements of a step went

@@ -64,7 +64,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
                     Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
                     Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
-                    Need{"a piece of a step", "field/scales.yaml", "field/scales-of-the-next-token"},
                     Need{"another time", "field/times.yaml", "field/aborted-transfer-lands-late"},
                     Need{"a wrong layout", "field/scales.yaml", "field/scales-sought-behind-the-rope-half"},
                     Need{"a piece of a step", "field/times.yaml", "field/notified-before-the-last-layer"},
@@ -132,6 +131,20 @@ TEST(Families, WhatTheBytesCannotTellIsSaid) {
       diagnosis_of(request, "  - move: {request: A, from: P, to: C, actually: {kv: [K, V], to_kv: [V, K]}}\n");
   EXPECT_EQ(alone.fault_class, FaultClass::kv_split_vs_interleaved) << alone.text;
   EXPECT_FALSE(says(alone, "cannot tell")) << alone.text;
+}
+
+TEST(Families, APieceIsNamedBeforeTheSearchIsSpent) {
+  const catalogue::Catalogue catalogue(cases);
+  const std::string text =
+      "case: t/size\ndtype: bf16\ngeometry: {layers: 6, blocks: 8, block_size: 16, heads: 4, head_dim: 64}\nmemory:\n"
+      "  P: {side: producer, layout: vllm-fa-hnd}\n  C: {layout: vllm-fa-nhd}\n"
+      "requests: {A: {tokens: 40, blocks: {P: [3, 0, 5], C: [2, 4, 0]}}}\nsteps:\n  - write: {request: A, to: P}\n"
+      "  - move: {request: A, from: P, to: C, actually: [{intended: {layers: [0, 1, 2, 4, 5]}}, "
+      "{intended: {layers: 3, kv: [K, V], to_kv: [V, K]}}]}\n";
+  const Diagnosis why =
+      run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1).diagnosis;
+  EXPECT_EQ(why.fault_class, FaultClass::kv_split_vs_interleaved) << why.text;
+  EXPECT_NE(why.text.find("only layers 3"), std::string::npos) << why.text;
 }
 
 TEST(Families, AscendByCost) {

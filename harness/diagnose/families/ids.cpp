@@ -219,7 +219,9 @@ void OtherIds::shown_lists() {
     const Ids shown = table_shown(w_, i_, at_source, all);
     std::size_t wrong = 0;
     for (std::size_t k = 0; k < std::min(shown.size(), ids->size()); ++k) wrong += shown[k] != (*ids)[k];
-    w_.dearer(each_id * (static_cast<double>(wrong) - 1));
+    // Those of an older table are one mistake.
+    const bool old = outdated(w_, i_, memory_of(views(at_source)), shown, *ids);
+    w_.dearer(old ? 0 : each_id * (static_cast<double>(wrong) - 1));
     list(at_source, *ids, shown, "");
   }
 }

@@ -161,8 +161,8 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
   return out;
 }
 
-// One search about one part.
-void look_at(Workshop& w, std::size_t step, const Part& part) {
+// One search about one part, by the families that cost no more.
+void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
   const std::vector<Action> pieces = taken_apart(w.action(step), part);
   const Evidence& e = w.evidence();
   Script script = w.script();
@@ -176,9 +176,9 @@ void look_at(Workshop& w, std::size_t step, const Part& part) {
   }
   Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
   Workshop search(rest, w, step + pieces.size() - 1);
-  search.allow(800);
+  search.only(allowed);
   for (const Family& family : families()) {
-    if (family.name == "a piece of a step") continue;
+    if (family.cost > most || family.of_pieces) continue;
     search.begin(family);
     family.propose(search);
     if (search.found() || search.spent()) break;
@@ -252,6 +252,23 @@ void look_at_view(Workshop& w, std::size_t step, const Part& part) {
 
 }  // namespace
 
+// What is wrong is a product of layers, K or V, heads and blocks: the plainest thing that can have happened to it.
+void propose_plain_pieces(Workshop& w) {
+  constexpr double plain = 1.7;
+  constexpr std::int64_t each = 400;
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.found(); ++i) {
+    const Operation op = w.action(i).op;
+    if (op != Operation::move && op != Operation::write && op != Operation::get) continue;
+    const std::vector<Part> parts = parts_of(w, i, false);
+    if (parts.empty() || (parts.front().cuts.empty() && parts.front().components.empty())) continue;
+    try {
+      look_at(w, i, parts.front(), plain, each);
+    } catch (const std::exception&) {
+      continue;  // no one can have meant these pieces
+    }
+  }
+}
+
 void propose_pieces(Workshop& w) {
   for (const bool further : {false, true}) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
@@ -261,7 +278,8 @@ void propose_pieces(Workshop& w) {
         continue;
       for (const Part& part : parts_of(w, i, further)) {
         try {
-          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part);
+          constexpr double any = 100;
+          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part, any, 4800);
         } catch (const std::exception&) {
           continue;  // no one can have meant these pieces
         }
