@@ -86,7 +86,7 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing
 Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const {
   const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
   const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
-  const std::int64_t number = offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page);
+  const std::int64_t number = Image::page_of(offset);
   const auto found = pages.find(number);
   const Id id = found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
   if (id != hole) return id;
@@ -179,8 +179,7 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
       }
       std::set<std::int64_t> numbers;
       for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b)].pages()) numbers.insert(number);
-      for (const std::int64_t begin : o.bytes[0][c].pages(b))
-        numbers.insert(begin >= 0 ? begin / Image::page : -((Image::page - 1 - begin) / Image::page));
+      for (const std::int64_t begin : o.bytes[0][c].pages(b)) numbers.insert(Image::page_of(begin));
       for (const std::int64_t number : numbers) {
         out.checked_bytes += Image::page;
         std::vector<bool> wrong(static_cast<std::size_t>(Image::page));

@@ -85,8 +85,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
         must.push_back(
             expectation.dense(*check, range.backing, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
       } else {
-        const std::int64_t at = range.begin + i,
-                           number = at >= 0 ? at / Image::page : -((Image::page - 1 - at) / Image::page);
+        const std::int64_t at = range.begin + i, number = Image::page_of(at);
         must.push_back(
             expectation.page(*check, range.backing, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
       }

@@ -112,7 +112,7 @@ class Walk {
     std::set<std::int64_t> pages;
     for (const auto& [number, ids] : check_.images[static_cast<std::size_t>(b.ordinal)].pages()) pages.insert(number);
     for (const auto& [begin, end] : wrong_[b.ordinal])
-      for (std::int64_t at = begin; at < end; at += Image::page) pages.insert(at / Image::page - (at < 0));
+      for (std::int64_t number = Image::page_of(begin); number <= Image::page_of(end - 1); ++number) pages.insert(number);
     for (const std::int64_t number : pages)
       take(std::max(number * Image::page, -b.guard_below), std::min((number + 1) * Image::page, b.bytes + b.guard_above));
   }
@@ -130,7 +130,7 @@ class Walk {
     const std::vector<Id>* page = nullptr;
     std::int64_t page_number = INT64_MIN;
     const auto id_at = [&](std::int64_t at) {
-      const std::int64_t number = at >= 0 ? at / Image::page : -((Image::page - 1 - at) / Image::page);
+      const std::int64_t number = Image::page_of(at);
       if (number != page_number) {
         const auto there = image.pages().find(number);
         page_number = number, page = there == image.pages().end() ? nullptr : there->second.get();

@@ -3,16 +3,11 @@
 #include <algorithm>
 
 #include "kernels/poison.hpp"
+#include "layout/checked.hpp"
 
 namespace kvcts::script {
 
-namespace {
-
-std::int64_t page_of(std::int64_t offset) {
-  return offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page);
-}
-
-}  // namespace
+std::int64_t Image::page_of(std::int64_t offset) { return layout::checked::floor_div(offset, page); }
 
 Image& Image::operator=(const Image& other) {
   pages_ = other.pages_;
@@ -50,7 +45,8 @@ void render(const Image& image, const Backing& backing, Rendering& names, std::i
     const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(backing.bytes, offset, end);
     for (std::int64_t i = from; i < to; ++i) out[static_cast<std::size_t>(i - offset)] = 0;
   }
-  for (auto p = image.pages().lower_bound(page_of(offset)); p != image.pages().end() && p->first * Image::page < end; ++p) {
+  for (auto p = image.pages().lower_bound(Image::page_of(offset)); p != image.pages().end() && p->first * Image::page < end;
+       ++p) {
     const std::int64_t begin = p->first * Image::page;
     for (std::int64_t i = std::max(begin, offset); i < std::min(begin + Image::page, end); ++i) {
       const Id id = (*p->second)[static_cast<std::size_t>(i - begin)];

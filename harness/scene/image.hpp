@@ -16,6 +16,8 @@ namespace kvcts::script {
 class Image {
  public:
   static constexpr std::int64_t page = 4096;
+  /// Number of the page of an offset, also of one in a lower guard.
+  static std::int64_t page_of(std::int64_t offset);
   using Pages = std::map<std::int64_t, std::shared_ptr<std::vector<Id>>>;
 
   Image() = default;
