@@ -13,10 +13,11 @@
 namespace kvcts::script {
 namespace {
 
-Script script_of(const std::string& steps, const std::string& dtype, const std::string& layout) {
+Script script_of(const std::string& steps, const std::string& dtype, const std::string& layout, int blocks = 6) {
   static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   const std::string text = "case: t/happened\ndtype: " + dtype +
-                           "\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
+                           "\ngeometry: {layers: 2, blocks: " + std::to_string(blocks) +
+                           ", block_size: 4, heads: 2, head_dim: 16}\n"
                            "memory:\n  P: {side: producer, " +
                            layout +
                            "}\n  C: {layout: vllm-fa-nhd}\n"
@@ -39,7 +40,7 @@ std::vector<std::string> told(const Report& report) {
 using Words = std::vector<std::string>;
 
 /// As it is said of a case that is too large for clues.
-Words told_in_runs(const Script& script) {
+std::vector<Finding> found_in_runs(const Script& script) {
   const Arena arena(script);
   Names names;
   const Truth truth = paint(without_faults(script), arena, names);
@@ -47,10 +48,12 @@ Words told_in_runs(const Script& script) {
   const Tape tape = record(script, arena, actual_sequence(script));
   const Observation seen = observe(tape, 1, 2);
   const Mismatch mismatch = compare(seen, truth, expectation, arena);
-  Words out;
-  for (const Finding& one : what_happened(script, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1)))
-    out.push_back(one.text);
-  return out;
+  return what_happened(script, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1));
+}
+Words told_in_runs(const Script& script) {
+  Report report;
+  report.what_happened = found_in_runs(script);
+  return told(report);
 }
 
 bool says(const Report& report, const std::string& words) {
@@ -112,6 +115,20 @@ TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
     EXPECT_TRUE(words.empty() || in_runs == words) << steps;
     EXPECT_EQ(in_runs, told(run_script(script, 1))) << steps;
   }
+}
+
+TEST(WhatHappened, IsSaidOfRunsInAPoolKeptPageByPage) {
+  // Where nothing was meant, from the end of one page to the middle of the next.
+  const Script script = script_of(
+      "  - write: {request: A, to: P}\n  - nothing: {name: stray, actually: [{copy: {from: P/kv.L0, from_offset: 0, "
+      "to: C/kv.L0, to_offset: 8388000, bytes: 4000}}]}\n",
+      "bf16", "layout: vllm-fa-nhd", 20000);
+  std::int64_t bytes = 0;
+  for (const Finding& one : found_in_runs(script)) {
+    bytes += one.bytes;
+    EXPECT_EQ(one.text.find("declared"), std::string::npos) << "nothing was to be read: " << one.text;
+  }
+  EXPECT_EQ(bytes, 4000);
 }
 
 TEST(WhatHappened, DelayedStepsRunInTheOrderOfTheFile) {

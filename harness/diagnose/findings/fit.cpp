@@ -164,8 +164,7 @@ class Fitter {
       const std::int64_t offset = read_ ? fact.from_offset : fact.offset;
       Point point{i, read_ ? fact.from : fact.region, who.at, offset - who.byte, fact.bytes, fact.channels, 0};
       // What lies in the same memory was not read there.
-      if (point.region < 0 || (read_ && places_.memory_of(point.region) == fact.memory) ||
-          (who.kind != Who::Kind::element && !read_))
+      if (point.region < 0 || (read_ && places_.memory_of(point.region) == fact.memory) || who.kind != Who::Kind::element)
         continue;
       if (!places_.place(point.region, point.at) && !read_) continue;
       forget_token(point);
