@@ -310,8 +310,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       Workshop second(rest, workshop);
       second.allow(3000);
       for (const Family& family : families()) {
-        second.begin(family);
-        family.propose(second);
+        second.ask(family);
         if (second.found() || second.spent()) break;
       }
       tried += second.tried();
@@ -389,9 +388,8 @@ Explanation explain(Evidence evidence) {
     if (!workshop.exact().empty() && family.cost > cheapest() + margin) break;
     const bool first = workshop.exact().empty();
     if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
-    workshop.begin(family);
-    family.propose(workshop);
-    if (first && workshop.found()) workshop.only(bytes <= pool ? for_others : 0);
+    workshop.ask(family);
+    if (first && workshop.found()) workshop.allow_only(bytes <= pool ? for_others : 0);
     if (workshop.spent()) break;
   }
   if (!workshop.exact().empty()) return finish(workshop.exact());

@@ -302,10 +302,11 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
                                static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
 }
 
-void Workshop::begin(const Family& family) {
+void Workshop::ask(const Family& family) {
   begun_ = exact_.size();
   ++family_;
   cost_ = family.cost, dearer_ = 0;
+  family.propose(*this);
 }
 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {

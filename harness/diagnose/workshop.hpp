@@ -84,8 +84,8 @@ class Workshop {
   std::optional<Residue> residue(const Bodies& bodies);
   const Namer& namer();
 
-  /// What follows is proposed by this family.
-  void begin(const Family& family);
+  /// Lets a family propose.
+  void ask(const Family& family);
   /// Until the next family: proposals cost this much more than others of the family.
   void dearer(double by) { dearer_ = by; }
   /// The family that proposes has found one that fits.
@@ -102,7 +102,7 @@ class Workshop {
   bool spent() const { return work_ >= limit_; }
   void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
   /// No more than this from here on.
-  void only(std::int64_t more) { limit_ = std::min(limit_, work_ + more); }
+  void allow_only(std::int64_t more) { limit_ = std::min(limit_, work_ + more); }
   /// Explains part of the failure.
   struct Partial {
     double share{0};         ///< of the wrong bytes

@@ -162,7 +162,7 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
 }
 
 // One search about one part, by the families that cost no more.
-void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
+void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::optional<std::int64_t> allowed = {}) {
   const std::vector<Action> pieces = taken_apart(w.action(step), part);
   const Evidence& e = w.evidence();
   Script script = w.script();
@@ -176,11 +176,10 @@ void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::
   }
   Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
   Workshop search(rest, w, step + pieces.size() - 1);
-  search.only(allowed);
+  if (allowed) search.allow_only(*allowed);
   for (const Family& family : families()) {
     if (family.cost > most || family.of_pieces) continue;
-    search.begin(family);
-    family.propose(search);
+    search.ask(family);
     if (search.found() || search.spent()) break;
   }
   for (const Hypothesis& found : search.exact()) {
@@ -279,7 +278,7 @@ void propose_pieces(Workshop& w) {
       for (const Part& part : parts_of(w, i, further)) {
         try {
           constexpr double any = 100;
-          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part, any, 4800);
+          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part, any);
         } catch (const std::exception&) {
           continue;  // no one can have meant these pieces
         }

@@ -36,6 +36,15 @@ Provenance said(const std::string& text) {
   return out;
 }
 
+/// What lies where a region holds no content, as far as the row of its seat or the gap between rows.
+Seat poison_at(const RegionRef& region, std::int64_t offset, const std::optional<Seat>& seat) {
+  Seat out;
+  out.run = seat ? seat->run : 1 << 20;
+  out.who.kind = Kind::poison, out.who.region = region.name;
+  out.who.offset = out.who.last_offset = offset;
+  return out;
+}
+
 /// The tokens of a group's blocks, by block.
 class Owners {
  public:
@@ -181,13 +190,13 @@ void Arrivals::cut_region(Region& region) {
   const auto end = static_cast<std::int64_t>(arrived.found.size());
   const std::size_t before = stretches_;
   for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
-    const auto spot = seat_at(cache, r.allocation, at - region.base);
+    const auto seat = seat_at(cache, r.allocation, at - region.base);
     Arrival row;
-    row.at = at, row.bytes = spot ? std::min(spot->run, end - at) : 1;
-    if (spot) {
-      row.bits = spot->bits;
-      row.seat = spot->who;
-      row.should = source ? spot->who : owners.source_of(spot->who);
+    row.at = at, row.bytes = seat ? std::min(seat->run, end - at) : 1;
+    if (seat) {
+      row.bits = seat->bits;
+      row.seat = seat->who;
+      row.should = source ? seat->who : owners.source_of(seat->who);
       if (source && !owners.own(row.should)) row.should = said(unowned);
     } else {
       // Guards whole, padding byte by byte: only the layout knows where it ends.
@@ -196,7 +205,7 @@ void Arrivals::cut_region(Region& region) {
     }
     const std::size_t first = region.stretches.size();
     cut_row(region, row);
-    if (!spot && first > 0 && first < region.stretches.size()) {
+    if (!seat && first > 0 && first < region.stretches.size()) {
       Arrival &last = region.stretches[first - 1], &next = region.stretches[first];
       if (last.wrong && last.should == next.should && last.at + last.bytes == next.at) {
         last.bytes += next.bytes;
@@ -215,16 +224,12 @@ void Arrivals::search() {
   const auto at_home = [&](std::size_t f, std::size_t i) {
     const RegionRef& source = sources_[f];
     const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
-    auto spot = seat_at(rank_of(case_, source).truth, source.allocation, offset);
-    if (spot && owners[static_cast<std::size_t>(source.group)].own(spot->who)) {
-      spot->who.rank = source.rank;
-      return *spot;
+    auto seat = seat_at(rank_of(case_, source).truth, source.allocation, offset);
+    if (seat && owners[static_cast<std::size_t>(source.group)].own(seat->who)) {
+      seat->who.rank = source.rank;
+      return *seat;
     }
-    Seat poison;
-    poison.run = spot ? spot->run : 1 << 20;
-    poison.who.kind = Kind::poison, poison.who.region = source.name;
-    poison.who.offset = poison.who.last_offset = offset;
-    return poison;
+    return poison_at(source, offset, seat);
   };
 
   // The output was gathered from the consumer, as it is.
@@ -232,8 +237,9 @@ void Arrivals::search() {
   std::vector<const Region*> gathered;
   std::vector<Owners> consumers;
   for (const Group& group : case_.groups) consumers.emplace_back(group, Side::consumer, true);
+  const bool read = std::ranges::any_of(regions_, [](const Region& r) { return r.arrived.region.group < 0; });
   for (const Region& region : regions_) {
-    if (region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
+    if (!read || region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
     files.push_back(region.arrived.found);
     gathered.push_back(&region);
   }
@@ -251,11 +257,7 @@ void Arrivals::search() {
       if (std::ranges::equal(part(region.arrived.found, at, rest), part(region.arrived.expected, at, rest))) return seat;
       return std::nullopt;
     }
-    Seat poison;
-    poison.run = seat ? seat->run : 1 << 20;
-    poison.who.kind = Kind::poison, poison.who.region = r.name;
-    poison.who.offset = poison.who.last_offset = at - region.base;
-    return poison;
+    return poison_at(r, at - region.base, seat);
   };
 
   std::vector<Arrival> wanted;
@@ -377,15 +379,15 @@ void Arrivals::add_content(const RegionRef& source, int memory, int region, std:
   const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
   const auto& cache = rank_of(case_, source).truth;
   for (std::int64_t at = 0; at < source.bytes;) {
-    auto spot = seat_at(cache, source.allocation, at);
-    const std::int64_t bytes = spot ? std::min(spot->run, source.bytes - at) : 1;
-    if (spot && owners.own(spot->who)) {
+    auto seat = seat_at(cache, source.allocation, at);
+    const std::int64_t bytes = seat ? std::min(seat->run, source.bytes - at) : 1;
+    if (seat && owners.own(seat->who)) {
       findings::Fact fact;
       fact.memory = memory, fact.region = region;
       fact.offset = at, fact.bytes = bytes;
-      fact.channels = std::max<std::int64_t>(1, bytes * 8 / spot->bits);
-      fact.should = who_of(spot->who);
-      fact.should.at[findings::Axis::block] = spot->who.block, fact.should.at[findings::Axis::slot] = spot->who.slot;
+      fact.channels = std::max<std::int64_t>(1, bytes * 8 / seat->bits);
+      fact.should = who_of(seat->who);
+      fact.should.at[findings::Axis::block] = seat->who.block, fact.should.at[findings::Axis::slot] = seat->who.slot;
       fact.is = fact.should;
       facts.push_back(std::move(fact));
     }

@@ -161,12 +161,16 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
+/// The file of the reader's output, before it ran or as it must be.
+void OpenCase::write_output(const File& file, std::span<std::uint8_t> out, bool expected) const {
+  kernels::fill_poison(oracle::output_key(case_), 0, out);
+  if (expected) std::ranges::copy(oracle::expected_output(case_, pass_), out.begin() + file.shape.base);
+}
+
 void OpenCase::compare_output(Wrong& wrong) {
   const auto& f = files_.back();
   scratch_.resize(f.bytes().size());
-  kernels::fill_poison(oracle::output_key(case_), 0, scratch_);
-  const auto want = oracle::expected_output(case_, pass_);
-  std::copy(want.begin(), want.end(), scratch_.begin() + f.shape.base);
+  write_output(f, scratch_, true);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
   wrong.bytes += d.wrong_bytes;
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
@@ -226,10 +230,8 @@ void OpenCase::say_what_happened(Report& report, bool source_changed) const {
     }
     auto &before = image(f), &expected = image(f);
     if (f.region.group < 0) {
-      kernels::fill_poison(oracle::output_key(case_), 0, before);
-      const auto want = oracle::expected_output(case_, pass_);
-      expected = before;
-      std::ranges::copy(want, expected.begin() + f.shape.base);
+      write_output(f, before, false);
+      write_output(f, expected, true);
     } else {
       content_->write_initial(f.region, pass_, before);
       content_->write_expected(f.region, pass_, expected);
@@ -312,11 +314,9 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
   std::vector<std::uint8_t> gathered, nothing_gathered;
   if (files_.size() > producers_ + consumers_) {
     const auto& f = files_.back();
-    nothing_gathered.resize(f.bytes().size());
-    kernels::fill_poison(oracle::output_key(case_), 0, nothing_gathered);
-    gathered = nothing_gathered;
-    const auto want = oracle::expected_output(case_, pass_);
-    std::copy(want.begin(), want.end(), gathered.begin() + f.shape.base);
+    gathered.resize(f.bytes().size()), nothing_gathered.resize(f.bytes().size());
+    write_output(f, nothing_gathered, false);
+    write_output(f, gathered, true);
     scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
   }
   if (transferred) return diagnose::diagnose(scene);

@@ -57,6 +57,7 @@ class OpenCase {
   std::optional<Diagnosis> miscounted(const oracle::Amount& expected, std::int64_t planned, std::int64_t moved) const;
   void compare_producer(std::size_t index, Wrong& wrong);
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
+  void write_output(const File& file, std::span<std::uint8_t> out, bool expected) const;
   void compare_output(Wrong& wrong);
   /// Compares what a worker saw when completion was reported with the current bytes: a difference had not arrived.
   Wrong compare_snapshot() const;
