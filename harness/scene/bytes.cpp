@@ -82,6 +82,7 @@ std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {
 }
 
 void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const {
+  if (size == 0) return;
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
   const Store& store = stores_[static_cast<std::size_t>(backing)];
   if (!b.sparse) {
@@ -101,6 +102,7 @@ void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8
 }
 
 void Bytes::write(int backing, std::int64_t offset, std::int64_t size, const std::uint8_t* in) {
+  if (size == 0) return;  // nothing may come as a null pointer, which memcpy does not take
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
   if (!b.sparse) {
     auto& dense = stores_[static_cast<std::size_t>(backing)].dense;
