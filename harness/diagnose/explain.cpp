@@ -4,6 +4,10 @@
 #include <ctime>
 #include <map>
 #include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "diagnose/families/tools.hpp"
 
@@ -344,6 +348,13 @@ Script without_faults(const Script& script) {
   return out;
 }
 
+std::string in_words(const std::string& cause, std::int64_t wrong_bytes, const std::vector<std::string>& rivals) {
+  std::string out = cause;
+  if (wrong_bytes > 0) out += fmt::format(": explains 100 % of {} wrong bytes", wrong_bytes);
+  if (!rivals.empty()) out += fmt::format("; the bytes cannot tell it from {}", fmt::join(rivals, ", or "));
+  return out;
+}
+
 Explanation explain(Evidence evidence) {
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
@@ -380,16 +391,21 @@ Explanation explain(Evidence evidence) {
     return out;
   };
   const auto cheapest = [&] { return std::ranges::min_element(workshop.exact(), {}, &Hypothesis::cost)->cost; };
-  // Trials of other causes, once there is one: each plays the case, and asks what a layout makes of its whole pool.
-  constexpr std::int64_t for_others = 1500, pool = 16 << 20;
+  // Trials of other causes, once there is one; fewer the more bytes each plays.
+  constexpr std::int64_t for_others = 1500, of_bytes = 1 << 16;
+  constexpr std::int64_t after_elsewhere = 3000;
   std::int64_t bytes = 0;
   for (const Backing& b : evidence.arena.backings()) bytes += b.bytes;
   for (const Family& family : families()) {
     if (!workshop.exact().empty() && family.cost > cheapest() + margin) break;
     const bool first = workshop.exact().empty();
     if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
+    if (first && evidence.elsewhere && family.cost > evidence.elsewhere->cost) {
+      if (const Explanation told = std::exchange(evidence.elsewhere, nullptr)->ask(); told.exact) return told;
+      workshop.allow_only(after_elsewhere / (1 + bytes / (4 * of_bytes)));
+    }
     workshop.ask(family);
-    if (first && workshop.found()) workshop.allow_only(bytes <= pool ? for_others : 0);
+    if (first && workshop.found()) workshop.allow_only(for_others / (1 + bytes / of_bytes));
     if (workshop.spent()) break;
   }
   if (!workshop.exact().empty()) return finish(workshop.exact());
@@ -397,7 +413,7 @@ Explanation explain(Evidence evidence) {
   if (ended.fault_class != FaultClass::none) return ended;
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
-  if (const auto two = explain_two(evidence, workshop)) return *two;
+  if (const auto two = evidence.whole_only ? std::nullopt : explain_two(evidence, workshop)) return *two;
   if (workshop.late()) {
     out = certain(workshop.late()->fault_class, workshop.late()->words);
     out.tried = workshop.tried();

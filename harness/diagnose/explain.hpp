@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,14 @@
 #include "diagnose/observe.hpp"
 
 namespace kvcts::script {
+
+struct Explanation;
+
+/// Another search for a cause, asked after the families that cost less.
+struct Elsewhere {
+  double cost{0};
+  std::function<Explanation()> ask;
+};
 
 /// All that the search may see.
 struct Evidence {
@@ -24,6 +33,8 @@ struct Evidence {
   Expectation& expectation;
   Names& names;
   std::uint64_t seed{1};
+  const Elsewhere* elsewhere{nullptr};
+  bool whole_only{false};  ///< no part of an explanation is asked for, and no two causes at once
 };
 
 struct Explanation {
@@ -38,6 +49,9 @@ struct Explanation {
 };
 
 Explanation explain(Evidence evidence);
+
+/// A cause that was found: "no blocks in 'move2': explains 100 % of 12 wrong bytes; the bytes cannot tell it from ...".
+std::string in_words(const std::string& cause, std::int64_t wrong_bytes, const std::vector<std::string>& rivals);
 
 /// A script with its steps as intended; no trace of the actual sequence remains.
 Script without_faults(const Script& script);

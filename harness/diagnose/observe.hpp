@@ -14,6 +14,7 @@ namespace kvcts::script {
 struct Observation {
   Ending ending;
   std::vector<nlohmann::json> events;
+  bool counted{true};                     ///< events say how many bytes moved
   std::vector<std::string> checks;        ///< names of the checks reached; "" = the end
   std::vector<std::vector<Bytes>> bytes;  ///< [pass][check]
 };
@@ -48,6 +49,9 @@ class Expectation {
   std::vector<std::unique_ptr<Bytes>> fresh_;
   std::map<std::tuple<const Checkpoint*, int, int>, std::vector<std::uint8_t>> done_;
 };
+
+/// Whether a byte is compared at a check.
+bool matters(const Checkpoint& check, int backing, std::int64_t offset);
 
 /// Wrong bytes of one backing at one check, in any pass.
 struct WrongRange {

@@ -55,18 +55,23 @@ void NamePlayer::set_nibble(int backing, std::int64_t bit, Nibble nibble) {
   set(backing, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
 }
 
+Who name_of(const RowOp& row) {
+  return {.kind = Who::Kind::tag,
+          .component = row.component,
+          .dtype = row.dtype,
+          .codes = row.content == "codes",
+          .values = row.content == "values",
+          .generation = row.generation,
+          .kv = row.kv,
+          .layer = row.layer,
+          .token = row.token,
+          .head = row.head,
+          .channel = row.first};
+}
+
 void NamePlayer::row(const RowOp& op) {
   const int width = layout::bits(op.dtype);
-  Who who{.kind = Who::Kind::tag,
-          .component = op.component,
-          .dtype = op.dtype,
-          .codes = op.content == "codes",
-          .values = op.content == "values",
-          .generation = op.generation,
-          .kv = op.kv,
-          .layer = op.layer,
-          .token = op.token,
-          .head = op.head};
+  Who who = name_of(op);
   for (std::int64_t i = 0; i < op.count; ++i) {
     std::int64_t bit = op.bit + i * op.stride;
     who.channel = op.first + i, who.byte = 0;

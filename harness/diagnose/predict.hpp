@@ -34,6 +34,9 @@ class NamePlayer {
   std::size_t next_{0};
 };
 
+/// The first code of a row.
+Who name_of(const RowOp& row);
+
 /// The tape's checks; bytes that need no comparison there are as intended (`meant`).
 Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant);
 

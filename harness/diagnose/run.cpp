@@ -275,9 +275,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
         needed / (1 << 30), diagnosis_memory / (1 << 30));
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
   } else if (why.exact) {
-    text = why.words == seen.ending.text ? ended : why.words;
-    if (wrong > 0) text += fmt::format(": explains 100 % of {} wrong bytes", wrong);
-    if (!why.rivals.empty()) text += fmt::format("; the bytes cannot tell it from {}", fmt::join(why.rivals, ", or "));
+    text = in_words(why.words == seen.ending.text ? ended : why.words, wrong, why.rivals);
   } else {
     text = not_identified;
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);

@@ -74,6 +74,8 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
   locals_.resize(base_.size());
   outcome_ = outcome_of(o.ending, o.events);
   moved_ = moved(o.events);
+  // What went to a place that does not matter looks like what went nowhere.
+  counted_ = o.counted && std::ranges::all_of(evidence.truth.checks, [](const Checkpoint& c) { return c.any.empty(); });
   const auto& bytes = rehearsal_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
@@ -287,10 +289,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   }
   if (misses > 0 && !exact_.empty()) return 0;  // only exact ones are still needed
   if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
-  // What went to a place that does not matter looks like what went nowhere.
-  const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(),
-                                    [](const Checkpoint& c) { return !c.any.empty(); });
-  counts = anywhere || seen.moved == moved_;
+  counts = !counted_ || seen.moved == moved_;
   if (seen.checks != o.checks) return 0;
   all_bytes_ = misses == 0;
   const bool same_outcome = outcome_of(seen.ending, seen.said) == outcome_;
@@ -325,6 +324,12 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   for (const Backing& b : evidence_.arena.backings()) {
     bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page
                       : b.guard_below + b.bytes + b.guard_above;
+  }
+  // Where only what fits to the last byte counts, a sample of what it would have moved is looked at first.
+  constexpr std::int64_t samples = 16;
+  if ((evidence_.whole_only || !exact_.empty()) && refuted(bodies)) {
+    work_ += ++refuted_ % samples == 0;
+    return false;
   }
   work_ += 1 + bytes / 524288;
   bool all = false, counts = false;
@@ -404,29 +409,54 @@ bool Workshop::attempt(FaultClass given_class, const std::string& words, std::si
   return attempt(fault_class, words, std::move(changed), agrees, plain);
 }
 
-bool Workshop::plausible(std::size_t step, const Action& body) {
-  if (body.op != Operation::move || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits)
-    return true;
-  // What is at the source now was there when it moved, unless a later write changed it.
-  const auto memories = [](const std::vector<View>& views) {
-    std::set<std::string> out;
-    for (const View& view : views) out.insert(memory_of(view));
-    return out;
-  };
-  const std::set<std::string> sources = memories(body.from);
-  for (const std::string& memory : memories(action(step).to)) {
-    if (sources.contains(memory)) return true;
+namespace {
+
+// Elements of a step around the first and the last wrong byte.
+void keep_ends(Picks& pick, Picks& to, std::int64_t a, std::int64_t b) {
+  if (!pick && !to) {
+    pick = a == b ? std::vector<std::int64_t>{a} : std::vector<std::int64_t>{a, b};
+    return;
+  }
+  if (!pick || (to && to->size() != pick->size())) return;
+  std::vector<std::int64_t> kept, kept_to;
+  for (std::size_t k = 0; k < pick->size(); ++k) {
+    const std::int64_t goes = to ? (*to)[k] : (*pick)[k];
+    if (goes == a || goes == b) kept.push_back((*pick)[k]), kept_to.push_back(goes);
+  }
+  if (kept.empty()) return;
+  pick = std::move(kept);
+  if (to) to = std::move(kept_to);
+}
+
+std::set<std::string> memories_of(const std::vector<View>& views) {
+  std::set<std::string> out;
+  for (const View& view : views) out.insert(memory_of(view));
+  return out;
+}
+
+}  // namespace
+
+bool Workshop::settled(std::size_t step, const Action& body) const {
+  const std::set<std::string> sources = memories_of(body.from), targets = memories_of(body.to);
+  for (const std::string& memory : memories_of(action(step).to)) {
+    if (sources.contains(memory)) return false;
   }
   for (std::size_t i = 0; i < script().steps.size(); ++i) {
     if (i == step) continue;
     const Action& other = action(i);
-    if (other.op == Operation::assign || other.op == Operation::check || other.op == Operation::register_range) return true;
+    if (other.op == Operation::assign || other.op == Operation::check || other.op == Operation::register_range) return false;
     if (i < step) continue;
-    for (const std::string& memory : memories(other.to)) {
-      if (sources.contains(memory) || memories(body.to).contains(memory)) return true;
+    for (const std::string& memory : memories_of(other.to)) {
+      if (sources.contains(memory)) return false;
+      // Another request's content there has its own generation, and is not asked for.
+      const bool by_tokens = other.op == Operation::move || other.op == Operation::write;
+      if (targets.contains(memory) && (!by_tokens || other.request == body.request)) return false;
     }
   }
-  Action part = body;
+  return true;
+}
+
+Workshop::Probed Workshop::probe(std::size_t step, const std::vector<Action>& bodies) {
   if (!wrong_ends_) {
     auto& [begin, end] = wrong_ends_.emplace();
     for (const Clue& clue : clues().all) {
@@ -436,45 +466,89 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
     }
   }
   const auto [first, last] = *wrong_ends_;
-  if (!first) return true;
-  const auto narrow = [&](Picks& pick, const Picks& to, std::int64_t a, std::int64_t b) {
-    if (!pick && !to) pick = a == b ? std::vector<std::int64_t>{a} : std::vector<std::int64_t>{a, b};
-  };
-  narrow(part.pick.layers, part.pick_to.layers, first->must.layer, last->must.layer);
-  narrow(part.pick.tokens, part.pick_to.tokens, first->must.token, last->must.token);
-  narrow(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
+  if (!first) return {};
+  Sequence sequence;
+  std::set<std::uint32_t> generations;
+  for (Action part : bodies) {
+    if ((part.op != Operation::move && part.op != Operation::write) || !part.after.empty() || !part.before.empty() ||
+        part.splits != action(step).splits || !settled(step, part))
+      return {};
+    keep_ends(part.pick.layers, part.pick_to.layers, first->must.layer, last->must.layer);
+    const auto request = request_at(step, part.request);
+    if (!request || request->tokens == 0) return {};
+    const std::int64_t end = request->first_token + request->tokens - 1;
+    keep_ends(part.pick.tokens, part.pick_to.tokens, std::clamp(first->must.token, request->first_token, end),
+              std::clamp(last->must.token, request->first_token, end));
+    keep_ends(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
+    generations.insert(request->generation);
+    if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
+    sequence.push_back({script().steps[step].name, std::move(part)});
+  }
   Tape tape;
   try {
-    tape = record(script(), evidence_.arena, {Play{script().steps[step].name, part}}, common_->locators);
+    tape = record(script(), evidence_.arena, sequence, common_->locators);
   } catch (const std::exception&) {
-    return true;
+    return {};
   }
-  if (tape.ending.kind != "completed") return true;
+  // What a part of it does against the rules, all of it does.
+  const bool breaks = tape.ending.kind != "completed" ||
+                      std::ranges::any_of(tape.events, [](const json& event) { return event.contains("violation"); });
+  if (breaks)
+    return evidence_.observation.ending.kind == "completed" && outcome_["violations"].empty() ? Probed{1, 0} : Probed{};
   const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
   const auto spot = [](int backing, std::int64_t offset) { return offset * 256 + backing; };
   if (clue_at_.empty()) {
     for (std::size_t i = 0; i < clues().all.size(); ++i)
       clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
   }
-  int probes = 0, agree = 0;
-  const std::size_t stride = std::max<std::size_t>(1, tape.ops.size() / 12);
-  for (std::size_t i = 0; i < tape.ops.size() && probes < 16; i += stride) {
+  const auto expected = [&](int backing, std::int64_t offset) {
+    return evidence_.names.at(evidence_.expectation.id(check, backing, offset, evidence_.names));
+  };
+  std::map<std::pair<int, std::int64_t>, Who> moved;  // the last one counts
+  const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, tape.ops.size() / 12);
+  for (std::size_t i = 0; i < tape.ops.size(); i += stride) {
     const Op& op = tape.ops[i];
+    if (op.kind == Op::Kind::row) {
+      const RowOp& row = tape.rows[op.extra];
+      if (layout::bits(row.dtype) >= 8 && row.bit >= 0) moved[{row.backing, row.bit / 8}] = name_of(row);
+      continue;
+    }
     if (op.kind != Op::Kind::copy) continue;
     if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own))
-      return true;  // through a copy
-    for (const std::int64_t at : {std::int64_t{0}, op.n - 1}) {
-      const Who source = evidence_.names.at(evidence_.expectation.id(check, op.src_backing, op.src + at, evidence_.names));
-      const auto seen = clue_at_.find(spot(op.dst_backing, op.dst + at));
-      const Who there =
-          seen != clue_at_.end()
-              ? clues().all[seen->second].is
-              : evidence_.names.at(evidence_.expectation.id(check, op.dst_backing, op.dst + at, evidence_.names));
-      ++probes;
-      agree += source == there;
-    }
+      return {};  // through a copy
+    for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
+      moved[{op.dst_backing, op.dst + at}] = expected(op.src_backing, op.src + at);
   }
-  return probes < 4 || agree > 0;
+  Probed out;
+  for (const auto& [place, who] : moved) {
+    const Place to{place.first, place.second};
+    const Who must = expected(to.backing, to.offset);
+    if (must.kind == Who::Kind::tag && !generations.contains(must.generation)) continue;
+    if (!matters(check, to.backing, to.offset)) continue;
+    const auto seen = clue_at_.find(spot(to.backing, to.offset));
+    const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : must;
+    // Another request's content: a later step may have put it there.
+    if (there.kind == Who::Kind::tag && !generations.contains(there.generation)) continue;
+    // Poison has a name only where it was looked for.
+    if (there.kind == Who::Kind::unknown && who.kind != Who::Kind::tag) continue;
+    ++out.asked;
+    out.agree += who == there;
+  }
+  return out;
+}
+
+bool Workshop::plausible(std::size_t step, const Action& body) {
+  const Probed probed = probe(step, {body});
+  return probed.asked < 4 || probed.agree > 0;
+}
+
+bool Workshop::refuted(const Bodies& bodies) {
+  for (std::size_t step = 0; step < bodies.size(); ++step) {
+    if (bodies[step] == base_[step] || bodies[step].empty()) continue;
+    const Probed probed = probe(step, bodies[step]);
+    if (probed.agree < probed.asked) return true;
+  }
+  return false;
 }
 
 bool Workshop::attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps) {

@@ -91,6 +91,8 @@ class Workshop {
   /// The family that proposes has found one that fits.
   bool found() const { return exact_.size() > begun_; }
   const std::vector<Hypothesis>& exact() const { return exact_; }
+  /// Whether it is known how many bytes moved.
+  bool counted() const { return counted_; }
   /// Predicts every byte, but not how many moved.
   const std::optional<Hypothesis>& second() const { return second_; }
   /// Predicts everything, but changes so much that two plain causes at once take precedence.
@@ -121,9 +123,17 @@ class Workshop {
  private:
   bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
   void remember(Partial partial);
-  /// Tests a few elements of a changed step before all of them: whether what it would have moved is there. Says yes when in
-  /// doubt.
+  /// A few elements of a changed step: how many of them lie where it would have moved them. None are asked where that says
+  /// nothing.
+  struct Probed {
+    int asked{0}, agree{0};
+  };
+  Probed probe(std::size_t step, const std::vector<Action>& bodies);
+  /// What the sources and destinations of a step hold in the end is what it found and left there.
+  bool settled(std::size_t step, const Action& body) const;
   bool plausible(std::size_t step, const Action& body);
+  /// Some element is not where it would be.
+  bool refuted(const Bodies& bodies);
   double judge(const Bodies& bodies, bool& all, bool& counts);
   std::uint64_t predicted_{0};  ///< by the last one judged: hash of its bytes
   bool all_bytes_{false};       ///< by the last one judged
@@ -155,6 +165,7 @@ class Workshop {
   std::int64_t all_base_misses_{0};
   nlohmann::json outcome_;  ///< the observed one
   std::int64_t moved_{0};   ///< bytes, as engines counted them
+  bool counted_{true};
   std::vector<Sighting> look(std::size_t step);
   std::optional<Whereabouts> whereabouts_;
   std::vector<std::optional<std::vector<Sighting>>> sightings_;
@@ -172,7 +183,7 @@ class Workshop {
   std::vector<std::vector<Hypothesis>> locals_;  ///< by step
   std::optional<Hypothesis> second_, late_;
   bool involved_{false};
-  std::int64_t tried_{0};
+  std::int64_t tried_{0}, refuted_{0};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count several times
 };
 

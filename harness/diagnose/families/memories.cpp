@@ -66,6 +66,8 @@ void propose_memories(Workshop& w) {
         const auto& views = at_source ? a.from : a.to;
         for (std::size_t v = 0; v < views.size(); ++v) {
           if (memory_of(views[v]) == name) continue;
+          // From where it goes to: nothing would happen, and only the number of bytes moved tells it from that.
+          if (!w.counted() && (at_source ? memory_of(a.to) : memory_of(a.from)) == name) continue;
           const std::string was = memory_of(views[v]);
           const std::string words = name + " instead of " + was + " in " + name_of(w, i);
           Action body = a;

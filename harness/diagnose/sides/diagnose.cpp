@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "case/text.hpp"
+#include "diagnose/sides/hypotheses.hpp"
 #include "layout/layout.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/oracle/tail.hpp"
@@ -19,6 +20,14 @@ bool untouched(const Scene& scene) {
     if (std::memcmp(scene.consumer[i].data(), scene.consumer_before[i].data(), scene.consumer[i].size()) != 0) return false;
   }
   return !scene.consumer.empty();
+}
+
+/// The cache is right, and what the reader made of it is not.
+bool gathered_wrongly(const Scene& scene) {
+  return scene.source_wrong == 0 && std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(),
+                                               scene.consumer_expected.end(), [](ByteView a, ByteView b) {
+                                                 return std::equal(a.begin(), a.end(), b.begin(), b.end());
+                                               });
 }
 
 // What a variant predicts of the found bytes.
@@ -119,6 +128,51 @@ Diagnosis finding(FaultClass fault_class, bool exact, std::string text) {
   return d;
 }
 
+Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
+  if (gathered_wrongly(scene)) {
+    return finding(FaultClass::none, false,
+                   std::string(not_identified) + ": the cache is right, what the reader gathered is not");
+  }
+  const Right right = right_of(scene);
+  Diagnosis best;
+  Fit closest;
+  for (const auto& hypothesis : families) {
+    Proposals proposals([&](const Variant& v) {
+      Fit f;
+      try {
+        f = fit(scene, v, right);
+      } catch (const std::exception&) {
+        return;
+      }
+      f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
+      if (f.exact && best.exact) {
+        best.others.push_back(std::string(name(v.fault_class)) + ": " + v.words);
+      } else if (f.exact) {
+        best =
+            finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
+      } else if (!best.exact &&
+                 std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
+        closest = f;
+        // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
+        best =
+            finding(FaultClass::none, false,
+                    std::string(not_identified) +
+                        "; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
+                        ": it leaves " + text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
+                        " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
+      }
+    });
+    try {
+      hypothesis(scene, proposals);
+    } catch (const std::exception&) {
+      // A hypothesis that does not apply to this case does not explain it.
+    }
+    if (best.exact) break;
+  }
+  if (best.text.empty()) best.text = not_identified;
+  return best;
+}
+
 }  // namespace
 
 Diagnosis from_events(const Scene& scene) {
@@ -173,7 +227,7 @@ double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong) {
   return 4 * bytes(Side::consumer) + (source_wrong ? 3 * bytes(Side::producer) : 0);
 }
 
-Diagnosis diagnose(const Scene& scene) {
+Diagnosis at_sight(const Scene& scene) {
   if (auto d = from_events(scene); d.fault_class != FaultClass::none) return d;
   if (auto d = from_reader(scene); d.fault_class != FaultClass::none) return d;
   const std::int64_t wrong = scene.wrong_bytes + scene.source_wrong;
@@ -183,52 +237,20 @@ Diagnosis diagnose(const Scene& scene) {
         FaultClass::silently_skipped, true,
         "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
   }
-  const bool arrived = std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(),
-                                  scene.consumer_expected.end(),
-                                  [](ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); });
-  if (arrived && scene.source_wrong == 0) {
-    if (auto d = from_gathering(scene); d.fault_class != FaultClass::none) return d;
-    return finding(FaultClass::none, false,
-                   std::string(not_identified) + ": the cache is right, what the reader gathered is not");
-  }
-  const Right right = right_of(scene);
-  Diagnosis best;
-  Fit closest;
-  for (const auto& hypothesis : hypotheses()) {
-    Proposals proposals([&](const Variant& v) {
-      Fit f;
-      try {
-        f = fit(scene, v, right);
-      } catch (const std::exception&) {
-        return;
-      }
-      f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
-      if (f.exact && best.exact) {
-        best.others.push_back(std::string(name(v.fault_class)) + ": " + v.words);
-      } else if (f.exact) {
-        best =
-            finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
-      } else if (!best.exact &&
-                 std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
-        closest = f;
-        // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
-        best =
-            finding(FaultClass::none, false,
-                    std::string(not_identified) +
-                        "; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
-                        ": it leaves " + text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
-                        " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
-      }
-    });
-    try {
-      hypothesis(scene, proposals);
-    } catch (const std::exception&) {
-      // A hypothesis that does not apply to this case does not explain it.
-    }
-    if (best.exact) break;
-  }
-  if (best.text.empty()) best.text = not_identified;
-  return best;
+  if (gathered_wrongly(scene)) return from_gathering(scene);
+  return {};
 }
+
+Diagnosis diagnose(const Scene& scene) {
+  if (Diagnosis d = at_sight(scene); !d.text.empty() || scene.wrong_bytes + scene.source_wrong == 0) return d;
+  Diagnosis d = search(scene);
+  if (d.exact) return d;
+  Diagnosis last = pieces_told_one_by_one(scene);
+  return last.exact ? last : d;
+}
+
+Diagnosis search(const Scene& scene) { return search(scene, hypotheses()); }
+
+Diagnosis pieces_told_one_by_one(const Scene& scene) { return search(scene, {pieces_of_others}); }
 
 }  // namespace kvcts::diagnose

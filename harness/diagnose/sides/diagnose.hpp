@@ -78,8 +78,14 @@ Diagnosis from_reader(const Scene& scene);
 /// A right cache gathered wrongly, and a reader that never ended (readers.cpp).
 Diagnosis from_gathering(const Scene& scene);
 
-/// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says not_identified and
-/// shows the best partial explanation, without a class, when none fits.
+/// What needs no search: events, reader, nothing moved, a right cache gathered wrongly. Empty text = no answer.
+Diagnosis at_sight(const Scene& scene);
+/// The variants. Never throws on odd data; says not_identified and shows the best partial explanation, without a class, when
+/// none fits.
+Diagnosis search(const Scene& scene);
+/// Pieces of the transfer that hold others, whatever they are: fits much, and tells little.
+Diagnosis pieces_told_one_by_one(const Scene& scene);
+/// One after the other.
 Diagnosis diagnose(const Scene& scene);
 /// Bytes that diagnose() holds at once besides the scene's: tails copied with blocks, and up to three predictions.
 double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong);

@@ -223,30 +223,13 @@ void another_generation(const Scene& scene, Proposals& out) {
 }  // namespace
 
 const std::vector<Hypothesis>& hypotheses() {
-  static const std::vector<Hypothesis> table{source_changed,
-                                             claims_believed,
-                                             moved_as_they_are,
-                                             axes_in_another_order,
-                                             kv_exchanged,
-                                             other_block_ids,
-                                             another_generation,
-                                             other_block_sizes,
-                                             cut_short,
-                                             other_source_blocks,
-                                             another_axis_for_blocks,
-                                             scales_elsewhere,
-                                             half_of_packed_rows,
-                                             pieces_missing,
-                                             pieces_cut_or_long,
-                                             other_lengths,
-                                             an_earlier_transfer,
-                                             pieces_of_others,
-                                             pieces_shifted,
-                                             narrow_offsets,
-                                             pieces_in_another_region,
-                                             other_steps,
-                                             bytes_changed_on_the_way,
-                                             producer_in_another_order};
+  static const std::vector<Hypothesis> table{
+      source_changed,      claims_believed,          moved_as_they_are,        axes_in_another_order,
+      kv_exchanged,        other_block_ids,          another_generation,       other_block_sizes,
+      cut_short,           other_source_blocks,      another_axis_for_blocks,  scales_elsewhere,
+      half_of_packed_rows, pieces_missing,           pieces_cut_or_long,       other_lengths,
+      an_earlier_transfer, pieces_shifted,           narrow_offsets,           pieces_in_another_region,
+      other_steps,         bytes_changed_on_the_way, producer_in_another_order};
   return table;
 }
 

@@ -11,6 +11,7 @@
 #include "diagnose/findings/findings.hpp"
 #include "diagnose/findings/origins.hpp"
 #include "layout/layout.hpp"
+#include "run/checker/lowering.hpp"
 #include "scene/oracle/oracle.hpp"
 
 namespace kvcts::checker {
@@ -63,6 +64,7 @@ class Owners {
     }
     return false;
   }
+  bool has_block(std::int64_t block) const { return blocks_.contains(block); }
   /// The place in the producer's pool of the content that belongs at a place of the consumer's.
   Provenance source_of(const Provenance& at) const {
     Provenance seat = at;
@@ -181,6 +183,15 @@ void Arrivals::cut_output(Region& region) {
   stretches_ += region.stretches.size();
 }
 
+void Arrivals::add_tail(Region& region, const Arrival& row) {
+  if (!region.tails.empty() && region.tails.back().second == row.at)
+    region.tails.back().second += row.bytes;
+  else
+    region.tails.emplace_back(row.at, row.at + row.bytes);
+  const View found = part(region.arrived.found, row.at, row.bytes), before = part(region.arrived.before, row.at, row.bytes);
+  region.tail_came = region.tail_came || !std::ranges::equal(found, before);
+}
+
 void Arrivals::cut_region(Region& region) {
   const Arrived& arrived = region.arrived;
   const RegionRef& r = arrived.region;
@@ -198,6 +209,7 @@ void Arrivals::cut_region(Region& region) {
       row.seat = seat->who;
       row.should = source ? seat->who : owners.source_of(seat->who);
       if (source && !owners.own(row.should)) row.should = said(unowned);
+      if (!source && row.should.kind != Kind::element && owners.has_block(seat->who.block)) add_tail(region, row);
     } else {
       // Guards whole, padding byte by byte: only the layout knows where it ends.
       row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
@@ -344,6 +356,75 @@ json Arrivals::moves() const {
   return nullptr;
 }
 
+// ---- told, step by step --------------------------------------------------------------------------------------------
+
+script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const {
+  using Is = script::Patch::Is;
+  const auto place = [&](const RegionRef& r, std::int64_t offset) {
+    script::Place out = arena.place(place_name(case_, r));
+    out.offset += offset;
+    return out;
+  };
+  script::Patch out;
+  out.at = at;
+  out.bytes = one.bytes;
+  if (one.did.kind == Kind::other && one.did.text == before_words) {
+    out.is = Is::before, out.from = out.at;
+  } else if (one.did.kind == Kind::constant) {
+    out.is = Is::constant, out.value = {one.did.value};
+  } else if (one.home >= 0) {
+    const auto home = static_cast<std::size_t>(one.home);
+    const bool source = home < sources_.size();
+    out.is = source ? Is::content : Is::lies;
+    out.from = place(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
+  } else {
+    out.is = Is::changed;
+    const View found = part(region.arrived.found, one.at, one.bytes),
+               expected = part(region.arrived.expected, one.at, one.bytes);
+    for (std::size_t i = 0; i < found.size(); ++i) out.value.push_back(found[i] ^ expected[i]);
+  }
+  return out;
+}
+
+script::Arrived Arrivals::told(const script::Arena& arena) const {
+  script::Arrived out;
+  bool tails_came = false, beside_tails = false;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group < 0) continue;
+    tails_came = tails_came || region.tail_came;
+    const script::Place start = arena.place(place_name(case_, region.arrived.region));
+    auto tail = region.tails.begin();
+    for (const Arrival& one : region.stretches) {
+      if (!one.wrong) continue;
+      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
+      while (tail != region.tails.end() && tail->second <= one.at) ++tail;
+      beside_tails = beside_tails || tail == region.tails.end() || one.at < tail->first;
+    }
+    for (const auto& [begin, end] : region.tails)
+      out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
+  }
+  if (!tails_came || !beside_tails) out.any.clear();
+  // The output is read last.
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group >= 0) continue;
+    const Group& group = case_.groups.at(0);
+    const auto& g = group.consumer.ranks.at(0).geometry;
+    std::int64_t begin = region.base;
+    auto one = region.stretches.begin();
+    for (std::size_t r = 0; r < group.requests.size(); ++r) {
+      const std::int64_t end =
+          begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
+      for (; one != region.stretches.end() && one->at < end; ++one) {
+        if (!one->wrong || !group.requests[r].transfer) continue;
+        const script::Place start = arena.place(place_name(case_, region.arrived.region, r));
+        out.patches.push_back(patch(region, *one, {start.backing, start.offset + one->at - begin}, arena));
+      }
+      begin = end;
+    }
+  }
+  return out;
+}
+
 // ---- findings ------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -413,12 +494,7 @@ std::vector<Finding> Arrivals::what_happened() const {
       names.memories.emplace_back("output");
       return at->second;
     }
-    const Group& group = case_.groups[static_cast<std::size_t>(r.group)];
-    const bool producer = r.side == Side::producer;
-    std::string name = producer ? "producer" : "consumer";
-    if (case_.groups.size() > 1) name += " " + (group.name.empty() ? std::to_string(r.group) : group.name);
-    if ((producer ? group.producer : group.consumer).ranks.size() > 1) name += " rank " + std::to_string(r.rank);
-    names.memories.push_back(std::move(name));
+    names.memories.push_back(memory_name(case_, r.side, r.group, r.rank));
     return at->second;
   };
   std::set<std::string> changed;

@@ -10,6 +10,7 @@
 #include "case/case.hpp"
 #include "case/provenance.hpp"
 #include "case/result.hpp"
+#include "diagnose/arrived.hpp"
 #include "diagnose/findings/facts.hpp"
 
 namespace kvcts::checker {
@@ -47,17 +48,23 @@ class Arrivals {
   /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`: stretches around the first wrong byte; null if none is.
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
+  /// What is wrong, where lower() has it, and what need not be compared there.
+  script::Arrived told(const script::Arena& arena) const;
 
  private:
   struct Region {
     Arrived arrived;
     std::int64_t base{0};
     std::vector<Arrival> stretches;
+    std::vector<std::pair<std::int64_t, std::int64_t>> tails{};  ///< in the file: what may come along with the last block
+    bool tail_came{false};
   };
   void cut_region(Region& region);
+  static void add_tail(Region& region, const Arrival& row);
   void cut_output(Region& region);
   void cut_row(Region& region, const Arrival& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
+  script::Patch patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const;
   static Provenance at_sight(const Region& region, const Arrival& one);
   const ResolvedCase& case_;
   std::vector<std::span<const std::uint8_t>> producer_;

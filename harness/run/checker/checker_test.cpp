@@ -5,13 +5,18 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "connector/connector.hpp"
 #include "kernels/tag.hpp"
 #include "process/memory_file.hpp"
 #include "run/checker/digests.hpp"
+#include "run/checker/lowering.hpp"
+#include "scene/oracle/oracle.hpp"
+#include "scene/truth/truth.hpp"
 
 namespace kvcts {
 namespace {
@@ -290,6 +295,80 @@ TEST(Checker, NamesWrongIds) {
   const auto reply = bench.compare();
   EXPECT_EQ(reply.outcome, Outcome::fail);
   EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::wrong_block_id) << reply.message;
+}
+
+// V alone, from where another order of heads and slots has it: no variant of the whole transfer says so, one piece of a step
+// does.
+TEST(Checker, NamesWhatOnlyAPieceOfAStepTells) {
+  Bench bench{Pair{}};
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& request = bench.resolved().groups[0].requests[0];
+  constexpr std::int64_t row = 32, heads = 4, slots = 4, block = heads * slots * row, v = 8 * block;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (std::int64_t token = 0; token < request.tokens; ++token) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const auto k = static_cast<std::size_t>(token / slots);
+        const std::int64_t slot = token % slots;
+        std::memcpy(bench.at(false, layer, v + request.consumer_blocks[k] * block + (slot * heads + head) * row),
+                    bench.at(true, layer, v + request.producer_blocks[k] * block + (head * slots + slot) * row), row);
+      }
+    }
+  }
+  const auto reply = bench.compare();
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::axis_permuted) << reply.message;
+  EXPECT_TRUE(reply.diagnosis.exact);
+  EXPECT_NE(reply.diagnosis.text.find("only V"), std::string::npos) << reply.diagnosis.text;
+}
+
+// Content that the script has in two places is one for the oracle too, and it has some where the oracle has.
+void expect_told(const Pair& setup) {
+  const ResolvedCase c = make(setup);
+  const script::Script told = checker::lower(c);
+  const script::Arena arena(told);
+  script::Names names;
+  const script::Truth truth = script::paint(told, arena, names);
+  constexpr int passes = 3;
+  const auto written = [&](const RegionRef& region, int pass) {
+    std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
+    oracle::write_expected(c, region, pass, file);
+    return file;
+  };
+  std::map<script::Id, std::array<std::uint8_t, passes>> content;
+  std::int64_t moved = 0;
+  for (const Side side : {Side::producer, Side::consumer}) {
+    for (const auto& region : regions(c, side)) {
+      const script::Place start = arena.place(checker::place_name(c, region));
+      const std::int64_t base = oracle::file_shape(c, region.bytes).base;
+      std::vector<std::vector<std::uint8_t>> files;
+      for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));
+      const auto& image = truth.checks.back().images[static_cast<std::size_t>(start.backing)];
+      for (std::int64_t at = 0; at < region.bytes; ++at) {
+        const script::Id id = image.at(start.offset + at);
+        std::array<std::uint8_t, passes> bytes{};
+        for (std::size_t pass = 0; pass < passes; ++pass) bytes[pass] = files[pass][static_cast<std::size_t>(base + at)];
+        if (id == script::hole) {
+          ASSERT_TRUE(bytes[0] == bytes[1] && bytes[1] == bytes[2]) << region.name << " + " << at << " has content";
+          continue;
+        }
+        const auto [known, first] = content.emplace(id, bytes);
+        ASSERT_FALSE(first && side == Side::consumer) << region.name << " + " << at << ": content from nowhere";
+        ASSERT_EQ(known->second, bytes) << region.name << " + " << at;
+        moved += side == Side::consumer;
+      }
+    }
+  }
+  EXPECT_GT(moved, 0);
+}
+
+TEST(Lowering, MovesWhatTheOracleExpects) {
+  expect_told({});
+  Pair shards;
+  shards.producer_tp = 2, shards.consumer_tp = 4, shards.consumer = "L x B H N K C", shards.consumer_block_size = 2;
+  expect_told(shards);
+  Pair joined;
+  joined.producer = "B L H N K C", joined.producer_tp = 4, joined.tokens = 11;
+  expect_told(joined);
 }
 
 TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {

@@ -13,6 +13,7 @@
 #include "kernels/poison.hpp"
 #include "process/snapshot.hpp"
 #include "run/checker/arrivals.hpp"
+#include "run/checker/lowering.hpp"
 #include "scene/oracle/tail.hpp"
 #include "scene/reader/reader.hpp"
 
@@ -37,6 +38,8 @@ Diagnosis certain(FaultClass fault_class, std::string words) {
 }
 
 constexpr std::size_t shown = 8;  // wrong places kept for display
+/// Bytes of all files: more than this is not told step by step, for each trial plays the steps.
+constexpr std::size_t told_at_most = 1 << 20;
 
 // Memory that this machine could provide now; all of it if unknown.
 double free_memory() {
@@ -208,12 +211,18 @@ OpenCase::Wrong OpenCase::compare_snapshot() const {
   return early;
 }
 
-void OpenCase::say_what_happened(Report& report, bool source_changed) const {
-  if (case_.content.kind != "tags") return;  // only tags identify bytes
-  std::size_t bytes = 0;
-  for (const auto& f : files_) bytes += f.bytes().size();
-  if (bytes > 2 * Arrivals::most_bytes) return;
-  std::vector<std::vector<std::uint8_t>> images;  // before and expected, and producers that were changed
+struct OpenCase::Traced {
+  std::vector<std::vector<std::uint8_t>> images;  ///< before and expected, and producers that were changed
+  std::optional<Arrivals> arrivals;
+  std::size_t bytes{0};  ///< of all files
+};
+
+std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
+  if (case_.content.kind != "tags") return nullptr;  // only tags identify bytes
+  auto out = std::make_unique<Traced>();
+  for (const auto& f : files_) out->bytes += f.bytes().size();
+  if (out->bytes > 2 * Arrivals::most_bytes) return nullptr;
+  auto& images = out->images;
   images.reserve(2 * files_.size());
   const auto image = [&](const File& f) -> std::vector<std::uint8_t>& { return images.emplace_back(f.bytes().size()); };
   std::vector<std::span<const std::uint8_t>> producer = producer_views();
@@ -221,7 +230,7 @@ void OpenCase::say_what_happened(Report& report, bool source_changed) const {
     content_->write_expected(files_[i].region, pass_, image(files_[i]));
     producer[i] = images.back();
   }
-  Arrivals arrivals(case_, producer);
+  Arrivals& arrivals = out->arrivals.emplace(case_, producer);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
     if (i < producers_) {
@@ -241,8 +250,7 @@ void OpenCase::say_what_happened(Report& report, bool source_changed) const {
     arrivals.add({f.region, before, expected, f.bytes()});
   }
   arrivals.search();
-  report.what_happened = arrivals.what_happened();
-  report.picture = arrivals.moves();
+  return out;
 }
 
 std::string OpenCase::state_of_data() const {
@@ -269,8 +277,33 @@ std::string OpenCase::state_of_data() const {
   return std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
 }
 
-Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events,
-                                   bool transferred) {
+Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
+                                 const std::function<Diagnosis()>& last) const {
+  // A table from nowhere: a wrong layout, a wrong base and one belief in every step are likelier.
+  constexpr double cost = 3.35;
+  Diagnosis other;
+  const script::Elsewhere elsewhere{cost, [&] {
+                                      other = last();
+                                      script::Explanation out;
+                                      out.fault_class = other.fault_class, out.exact = other.exact;
+                                      return out;
+                                    }};
+  script::Explanation why;
+  try {
+    const script::Script told = lower(case_);
+    const script::Arena arena(told);
+    why = script::explain(told, arena, traced.arrivals->told(arena), case_.seed, &elsewhere);
+  } catch (const std::exception&) {
+    return last();  // no steps tell this case
+  }
+  if (!why.exact && other.text.empty()) return last();
+  if (!why.exact || other.exact) return other;
+  return {why.fault_class, true, script::in_words(why.words, wrong_bytes, why.rivals), std::string(advice(why.fault_class)),
+          why.others};
+}
+
+Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred,
+                                   const Traced* traced) {
   scratch_ = {};
   // The consumer's states before and after, and a changed source, need memory in addition to the search itself.
   double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
@@ -319,7 +352,15 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
     write_output(f, gathered, true);
     scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
   }
-  if (transferred) return diagnose::diagnose(scene);
+  if (transferred) {
+    if (traced == nullptr) return diagnose::diagnose(scene);
+    if (Diagnosis seen = diagnose::at_sight(scene); !seen.text.empty()) return seen;
+    Diagnosis plain = diagnose::search(scene);
+    if (plain.exact) return plain;
+    Diagnosis told =
+        name_as_told(*traced, wrong_bytes + source_wrong, [&] { return diagnose::pieces_told_one_by_one(scene); });
+    return told.exact ? told : plain;
+  }
   // The state of the data after half a transfer explains nothing.
   if (auto told = diagnose::from_events(scene); told.fault_class != FaultClass::none) return told;
   if (auto told = diagnose::from_reader(scene); told.fault_class != FaultClass::none) return told;
@@ -386,9 +427,15 @@ Report OpenCase::compare(const json& request) {
   }
   const auto compared_at = now_ns();
 
+  auto traced = transferred && report.wrong_bytes != 0 ? trace(found.source.bytes != 0) : nullptr;
+  if (traced) {
+    report.what_happened = traced->arrivals->what_happened();
+    report.picture = traced->arrivals->moves();
+    if (traced->bytes > told_at_most) traced.reset();
+  }
   if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
-    report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
-  if (transferred && report.wrong_bytes != 0) say_what_happened(report, found.source.bytes != 0);
+    report.diagnosis =
+        name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred, traced.get());
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (report.diagnosis.text.starts_with(not_identified) && !report.what_happened.empty())

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -46,6 +47,8 @@ class OpenCase {
     std::vector<WrongByte> first;
   };
 
+  struct Traced;
+
   struct Differences {
     Wrong source, target, output;
     std::int64_t checked{0};  ///< bytes
@@ -63,11 +66,13 @@ class OpenCase {
   Wrong compare_snapshot() const;
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
-  /// Where the bytes of the destination came from: in words, and as a drawing.
-  void say_what_happened(Report& report, bool source_changed) const;
+  /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
+  std::unique_ptr<Traced> trace(bool source_changed) const;
   std::string state_of_data() const;
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
-                           bool transferred);
+                           bool transferred, const Traced* traced);
+  /// Told step by step; `last`: the search that is asked when no plain step explains it.
+  Diagnosis name_as_told(const Traced& traced, std::int64_t wrong_bytes, const std::function<Diagnosis()>& last) const;
   /// Reads every file and stores the digests in found_.
   std::uint64_t digest_all();
 

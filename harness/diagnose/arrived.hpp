@@ -1,0 +1,40 @@
+// A run that was not played here: known by what came where. It is rendered as if it had been played, so that the same search
+// names its cause.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "case/script.hpp"
+#include "diagnose/explain.hpp"
+
+namespace kvcts::script {
+
+/// Bytes that are not what they must be.
+struct Patch {
+  enum class Is : std::uint8_t {
+    content,   ///< what must be at `from`
+    lies,      ///< what lies at `from`, patched or not
+    before,    ///< what was at `from` before the first step
+    constant,  ///< `value`, one byte
+    changed,   ///< what must be here, exclusive or `value`
+  };
+  Place at;
+  std::int64_t bytes{0};
+  Is is{};
+  Place from{};
+  std::vector<std::uint8_t> value{};
+};
+
+/// What came of steps as intended, at the end.
+struct Arrived {
+  std::vector<Patch> patches;                               ///< applied in order
+  std::map<int, std::map<std::int64_t, std::int64_t>> any;  ///< bytes that do not matter, as in Checkpoint
+};
+
+/// Names the cause; `elsewhere` knows causes that no steps tell. Throws std::runtime_error when the steps cannot be played.
+Explanation explain(const Script& script, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
+                    const Elsewhere* elsewhere = nullptr);
+
+}  // namespace kvcts::script
