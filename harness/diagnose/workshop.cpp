@@ -52,23 +52,23 @@ bool stopped_early(const Evidence& e) {
 }  // namespace
 
 Workshop::Workshop(Evidence& evidence)
-    : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena)) {}
+    : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena), {}) {}
 
 Workshop::Workshop(Evidence& evidence, const Workshop& first)
-    : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
+    : Workshop(evidence, first.asked_, first.ending_given_, first.common_, {}) {}
 
-Workshop::Workshop(Evidence& evidence, const Workshop& first, std::size_t only)
-    : Workshop(evidence, evidence.intended, first.ending_given_, first.common_) {
-  only_ = only;
-}
+Workshop::Workshop(Evidence& evidence, const Workshop& first, Piece piece)
+    : Workshop(evidence, first.asked_, first.ending_given_, first.common_, std::move(piece)) {}
 
-Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common)
+Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common,
+                   std::optional<Piece> piece)
     : evidence_(evidence),
       asked_(asked),
+      piece_(std::move(piece)),
       ending_given_(ending_given),
       common_(std::move(common)),
       base_(intended_bodies(evidence.intended)),
-      rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "",
+      rehearsal_(asked, evidence.arena, common_->locators, whole(base_), ending_given ? evidence.observation.ending.step : "",
                  evidence.seed, 0) {
   const Observation& o = evidence.observation;
   locals_.resize(base_.size());
@@ -82,6 +82,14 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
     for (const Backing& b : evidence.arena.backings())
       misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
   }
+}
+
+Bodies Workshop::whole(Bodies bodies) const {
+  if (piece_) {
+    auto& own = bodies[piece_->step];
+    own.insert(own.begin(), piece_->right.begin(), piece_->right.end());
+  }
+  return bodies;
 }
 
 bool Workshop::as_it_ended() {
@@ -198,7 +206,7 @@ const Bytes& Workshop::begin(int pass) {
 }
 
 bool Workshop::in_every_pass(const Bodies& bodies) {
-  const Tape tape = rehearsal_.tape(bodies);
+  const Tape tape = rehearsal_.tape(whole(bodies));
   const Observation& o = evidence_.observation;
   bool same = true;
   for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && same; ++pass) {
@@ -228,7 +236,7 @@ std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
     if (bodies[i].empty()) out.believed.steps[i].intended.op = Operation::nothing;
   }
   const Observation& o = evidence_.observation;
-  const Tape tape = rehearsal_.tape(bodies);
+  const Tape tape = rehearsal_.tape(whole(bodies));
   if (tape.checks != o.checks) return std::nullopt;
   out.truth = predict(tape, evidence_.arena, evidence_.names, evidence_.truth);
   if (ending_given_) out.truth.ending = o.ending;
@@ -269,7 +277,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   predicted_ = 0;
   Rehearsed seen;
   try {
-    seen = rehearsal_.play(bodies, [&](std::size_t check, const Bytes& bytes) {
+    seen = rehearsal_.play(whole(bodies), [&](std::size_t check, const Bytes& bytes) {
       if (check >= o.checks.size()) return false;
       for (const Backing& b : backings) {
         const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
@@ -315,8 +323,8 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement,
                        double base_agreement) {
   if (spent() || bodies == base_) return false;
-  for (std::size_t step = 0; only_ && step < bodies.size(); ++step) {
-    if (step != *only_ && bodies[step] != base_[step]) return false;
+  for (std::size_t step = 0; piece_ && step < bodies.size(); ++step) {
+    if (step != piece_->step && bodies[step] != base_[step]) return false;
   }
   ++tried_;
   std::int64_t bytes = 0;
@@ -391,7 +399,7 @@ static FaultClass of_scales(FaultClass fault_class) {
 bool Workshop::attempt(FaultClass given_class, const std::string& words, std::size_t step, const Action& body) {
   const FaultClass fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
   Bodies changed = base_;
-  if ((only_ && step != *only_) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
+  if ((piece_ && step != piece_->step) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
   double agrees = 0;
   try {
     agrees = agreement(step, body);

@@ -35,9 +35,13 @@ class Workshop {
   explicit Workshop(Evidence& evidence);
   /// A search for what is wrong besides a hypothesis of another search: `evidence.intended` has its steps.
   Workshop(Evidence& evidence, const Workshop& first);
-  /// A search for what is wrong with one piece of a step: `evidence.intended` has the pieces as steps, and only step `only`
-  /// may change.
-  Workshop(Evidence& evidence, const Workshop& first, std::size_t only);
+  /// A step of which a piece is wrong: `right` is done first, and right.
+  struct Piece {
+    std::size_t step{0};
+    std::vector<Action> right;
+  };
+  /// A search for what is wrong with that piece: `evidence.intended` has it in place of the step, and nothing else changes.
+  Workshop(Evidence& evidence, const Workshop& first, Piece piece);
 
   const Script& script() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
@@ -54,6 +58,8 @@ class Workshop {
   const std::vector<Image>& images_before(std::size_t step);
   Who name_before(std::size_t step, int backing, std::int64_t offset);
   Bodies bodies() const { return base_; }
+  /// With the right part of a step of which a piece is examined.
+  Bodies whole(Bodies bodies) const;
   const Action& action(std::size_t step) const { return script().steps[step].intended; }
   /// A request with everything that earlier steps assigned to it; empty when no such request exists.
   std::optional<Request> request_at(std::size_t step, const std::string& name) const;
@@ -148,7 +154,8 @@ class Workshop {
     std::vector<Bytes> begin;  ///< in each pass, before the first step
     std::optional<Namer> namer;
   };
-  Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common);
+  Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common,
+           std::optional<Piece> piece);
   /// Calls f(offset) for bytes that matter and differ from the observation; false: stop.
   template <class F>
   void each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const;
@@ -156,7 +163,7 @@ class Workshop {
 
   Evidence& evidence_;
   const Script& asked_;              ///< the intended sequence
-  std::optional<std::size_t> only_;  ///< the one step that hypotheses may change
+  std::optional<Piece> piece_;
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
   Bodies base_;

@@ -1,5 +1,5 @@
 // A fault in part of a step: only V, only some layers, heads or blocks, only the scales. Splits the step into what is right
-// and what is not, as if both had been intended as separate steps, and every family examines the wrong piece.
+// and what is not, and every family examines the wrong piece.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -163,33 +163,21 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
 
 // One search about one part, by the families that cost no more.
 void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::optional<std::int64_t> allowed = {}) {
-  const std::vector<Action> pieces = taken_apart(w.action(step), part);
+  std::vector<Action> pieces = taken_apart(w.action(step), part);
   const Evidence& e = w.evidence();
   Script script = w.script();
-  const std::string name = script.steps[step].name;
-  script.steps.erase(script.steps.begin() + static_cast<std::ptrdiff_t>(step));
-  for (std::size_t k = 0; k < pieces.size(); ++k) {
-    Step piece;
-    piece.name = k + 1 == pieces.size() ? name : name + " (right piece " + std::to_string(k + 1) + ")";
-    piece.intended = pieces[k];
-    script.steps.insert(script.steps.begin() + static_cast<std::ptrdiff_t>(step + k), piece);
-  }
+  script.steps[step].intended = pieces.back();
+  pieces.pop_back();
   Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
-  Workshop search(rest, w, step + pieces.size() - 1);
+  Workshop search(rest, w, {step, std::move(pieces)});
   if (allowed) search.allow_only(*allowed);
   for (const Family& family : families()) {
     if (family.cost > most || family.of_pieces) continue;
     search.ask(family);
     if (search.found() || search.spent()) break;
   }
-  for (const Hypothesis& found : search.exact()) {
-    Bodies bodies = w.bodies();
-    bodies[step].clear();
-    for (std::size_t k = 0; k < pieces.size(); ++k) {
-      for (const Action& action : found.bodies[step + k]) bodies[step].push_back(action);
-    }
-    w.attempt(found.fault_class, found.words + ", only " + words_of(part), std::move(bodies));
-  }
+  for (const Hypothesis& found : search.exact())
+    w.attempt(found.fault_class, found.words + ", only " + words_of(part), search.whole(found.bodies));
 }
 
 // The planes of a view that hold some values of an axis, or the others. Nothing if an axis has several digits.
@@ -219,7 +207,7 @@ std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, c
   return out.planes.empty() ? std::nullopt : std::optional(std::move(out));
 }
 
-// A read gathers in one order, so it cannot be split; its view can.
+// A read through two views: one has the piece.
 void look_at_view(Workshop& w, std::size_t step, const Part& part) {
   const Action& a = w.action(step);
   if (part.cuts.size() != 1 || !part.components.empty() || a.from.size() != 1) return;
@@ -257,7 +245,7 @@ void propose_plain_pieces(Workshop& w) {
   constexpr std::int64_t each = 400;
   for (std::size_t i = 0; i < w.script().steps.size() && !w.found(); ++i) {
     const Operation op = w.action(i).op;
-    if (op != Operation::move && op != Operation::write && op != Operation::get) continue;
+    if (op != Operation::move && op != Operation::write && op != Operation::get && op != Operation::read) continue;
     const std::vector<Part> parts = parts_of(w, i, false);
     if (parts.empty() || (parts.front().cuts.empty() && parts.front().components.empty())) continue;
     try {
@@ -278,7 +266,8 @@ void propose_pieces(Workshop& w) {
       for (const Part& part : parts_of(w, i, further)) {
         try {
           constexpr double any = 100;
-          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part, any);
+          if (a.op == Operation::read) look_at_view(w, i, part);
+          if (!w.found()) look_at(w, i, part, any);
         } catch (const std::exception&) {
           continue;  // no one can have meant these pieces
         }
