@@ -118,7 +118,7 @@ Explanation from_requirements(const Evidence& e) {
 
 // Bytes are correct, but the reports are not.
 Explanation from_reports(const Evidence& e) {
-  if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
+  if (!e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
   const auto status = [](const nlohmann::json& report) {
     return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done");
@@ -179,15 +179,20 @@ Explanation from_ending(const Evidence& e) {
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.
 Explanation from_kinds(const Evidence& e) {
   bool only_scales = true, constant = true, any = false;
+  std::int64_t wrong = 0, of_others = 0;
   std::optional<std::uint8_t> value;
   for (const Clue& clue : e.clues.all) {
     if (!clue.wrong) continue;
     any = true;
+    ++wrong;
+    of_others += clue.is.kind == Who::Kind::tag && clue.is.component == clue.must.component;
     only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Who::Kind::tag;
     constant = constant && clue.is.kind == Who::Kind::constant;
     if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
   }
   if (!any) return {};
+  if (only_scales && 2 * of_others >= wrong)
+    return certain(FaultClass::scale_misplaced, "the scales are those of other data");
   if (only_scales) return certain(FaultClass::scale_lost, "the scales are not those of the data");
   if (constant && value && *value != 0) return certain(FaultClass::scale_lost, "content is saturated: codes are all alike");
   return {};
@@ -262,6 +267,20 @@ Explanation from_bounds(const Evidence& e, Workshop& workshop) {
   return {};
 }
 
+// A step that did not happen explains every byte, and what was reported explains why it did not.
+Explanation from_consequence(const Explanation& reported, Workshop& workshop) {
+  if (reported.fault_class == FaultClass::none) return {};
+  for (const auto& partial : workshop.partial()) {
+    const Hypothesis& h = partial.hypothesis;
+    const bool skips = std::ranges::any_of(h.bodies, [](const auto& body) { return body.empty(); });
+    if (!partial.all_bytes || !skips || !workshop.predicts_every_byte(h.bodies)) continue;
+    Explanation out = certain(reported.fault_class, reported.words + ", so that " + h.words);
+    out.tried = workshop.tried();
+    return out;
+  }
+  return {};
+}
+
 // Keys that leave a field out, as first causes: without a second cause they explain no byte.
 std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   std::size_t puts = 0;
@@ -272,7 +291,8 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
       Hypothesis h{FaultClass::identity_collision, "keys without " + field, w.bodies()};
       leave_out_of_keys(h.bodies, field);
       if (*how) let_win(h.bodies, how);
-      if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; }))
+      if (puts > (*how ? 1 : 0) &&
+          std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; }))
         out.push_back(std::move(h));
     }
   }
@@ -358,8 +378,8 @@ std::string in_words(const std::string& cause, std::int64_t wrong_bytes, const s
 Explanation explain(Evidence evidence) {
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
-  out = from_reports(evidence);
-  if (out.fault_class != FaultClass::none) return out;
+  const Explanation reported = from_reports(evidence);
+  if (reported.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return reported;
   const Explanation ended = from_ending(evidence);
   if (ended.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return ended;
 
@@ -413,6 +433,7 @@ Explanation explain(Evidence evidence) {
   if (ended.fault_class != FaultClass::none) return ended;
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
+  if (const Explanation follows = from_consequence(reported, workshop); follows.exact) return follows;
   if (const auto two = evidence.whole_only ? std::nullopt : explain_two(evidence, workshop)) return *two;
   if (workshop.late()) {
     out = certain(workshop.late()->fault_class, workshop.late()->words);

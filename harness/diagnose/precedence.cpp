@@ -26,6 +26,7 @@ const std::vector<Family>& families() {
       {"other ids", 1.5, propose_lists},
       {"ids of another unit or time", 1.6, propose_tables},
       {"where it went", 1.7, propose_ways_out},
+      {"something extra", 1.8, propose_extra},
       {"ids, whatever they are", 1.9, propose_shown_lists},
       {"a part of a step", 2.0, propose_parts},
       {"another memory or request", 2.0, propose_memories},

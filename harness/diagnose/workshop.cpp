@@ -68,8 +68,8 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
       ending_given_(ending_given),
       common_(std::move(common)),
       base_(intended_bodies(evidence.intended)),
-      rehearsal_(asked, evidence.arena, common_->locators, whole(base_), ending_given ? evidence.observation.ending.step : "",
-                 evidence.seed, 0) {
+      rehearsal_(asked, evidence.arena, common_->locators, whole(base_),
+                 ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
   const Observation& o = evidence.observation;
   locals_.resize(base_.size());
   outcome_ = outcome_of(o.ending, o.events);

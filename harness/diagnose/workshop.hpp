@@ -76,6 +76,7 @@ class Workshop {
   /// Without these steps.
   bool attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
+  bool predicts_every_byte(const Bodies& bodies) { return in_every_pass(bodies); }
   /// The sequence ended where it should not have, and nothing else is wrong: everything before is as intended.
   bool as_it_ended();
   /// The intended steps, done to the letter, produce all of it: the steps themselves are wrong.
@@ -162,7 +163,7 @@ class Workshop {
   const Bytes& begin(int pass);
 
   Evidence& evidence_;
-  const Script& asked_;              ///< the intended sequence
+  const Script& asked_;  ///< the intended sequence
   std::optional<Piece> piece_;
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
@@ -229,6 +230,7 @@ void propose_fits(Workshop& w);             ///< one linear map, read off the by
 void propose_lengths(Workshop& w);          ///< more or fewer tokens than there are
 void propose_copies(Workshop& w);           ///< a transfer as a list of copies: other lengths, joined, cut
 void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
+void propose_extra(Workshop& w);            ///< a step, or a load, where nothing was meant
 void propose_beyond(Workshop& w);           ///< ids beyond the pool, before or after it
 void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
 void propose_plain_pieces(Workshop& w);     ///< the plainest of these, in the piece that is wrong
