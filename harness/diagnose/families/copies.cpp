@@ -31,6 +31,22 @@ std::vector<Copy> copies_of(Workshop& w, std::size_t step) {
   return out;
 }
 
+// The longest stretches that are adjacent at both ends, in whatever order they are moved.
+std::vector<Copy> stretches(std::vector<Copy> list) {
+  std::ranges::sort(list, {}, [](const Copy& copy) { return std::pair(copy.to.backing, copy.to.offset); });
+  std::vector<Copy> out;
+  for (const Copy& copy : list) {
+    const auto follows = [&](const Place& before, const Place& here) {
+      return before.backing == here.backing && before.offset + out.back().bytes == here.offset;
+    };
+    if (!out.empty() && follows(out.back().to, copy.to) && follows(out.back().from, copy.from))
+      out.back().bytes += copy.bytes;
+    else
+      out.push_back(copy);
+  }
+  return out;
+}
+
 Copies written_out(const Workshop& w, std::size_t step, const std::vector<Copy>& list) {
   Copies out;
   for (const Copy& copy : list) {
@@ -187,6 +203,8 @@ void propose_copies(Workshop& w) {
         if (range.check == w.clues().check) list.wrong.push_back(range);
       }
       shorter(list), longer(list), joined(list), cut(list);
+      List whole{w, i, stretches(list.meant), list.wrong};
+      if (!w.found() && whole.meant.size() < list.meant.size()) shorter(whole), longer(whole), cut(whole);
     }
   }
 }

@@ -611,8 +611,10 @@ FaultClass class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
     const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
     if (changes && here &&
         ((other && share_blocks(w, a, c)) || c.op == Operation::assign || c.op == Operation::fill ||
-         (c.op == Operation::write && later && a.op != Operation::write)))
+         (c.op == Operation::write && later && a.op != Operation::write && a.op != Operation::fill)))
       recycled = true;
+    // New memory was written before it had been erased.
+    if (c.op == Operation::write && later && a.op == Operation::fill && here) awaited = true;
     if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
     if (later && !other && changes && memory_of(c.from) == memory_of(a.to))
       awaited = true;  // its input was read before it existed

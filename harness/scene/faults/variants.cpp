@@ -387,8 +387,9 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
     }
     if (was == 0) continue;
     candidates.insert(others.begin(), others.end());
+    if (axis != Axis::block) candidates.insert(0);  // left out of the address; of blocks it is a table of zeros
     for (const std::int64_t stride : candidates) {
-      if (stride == was || stride == 0) continue;
+      if (stride == was) continue;
       Cache variant = with(cache, Component::data, [&](Plane& plane) {
         Mode* outer = nullptr;
         for (Mode& mode : plane.modes) {
