@@ -108,6 +108,14 @@ TEST(Families, WhatFollowsFromAReportIsNoSecondCause) {
   EXPECT_NE(why.text.find("so that 'repair' never happened"), std::string::npos) << why.text;
 }
 
+// Where the access went says which block was meant, also where it ends the run.
+TEST(Families, AnAccessOutsideIsToABlockThatThePoolLacks) {
+  const Diagnosis why = diagnosis_of("A: {tokens: 4, blocks: {P: [5], C: [1]}}",
+                                     "  - write: {name: put, request: A, to: C, actually: {to_blocks: [40]}}\n");
+  EXPECT_EQ(why.fault_class, FaultClass::wrong_block_id) << why.text;
+  EXPECT_NE(why.text.find("blocks [40] instead of [1] of C"), std::string::npos) << why.text;
+}
+
 // A block arrives in one piece, whatever order its rows are copied in: here the last third of the second one is missing.
 TEST(Families, ABlockIsCutShort) {
   const Diagnosis why = diagnosis_of("A: {tokens: 8, blocks: {P: [5, 0], C: [1, 3]}}",

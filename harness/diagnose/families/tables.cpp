@@ -199,6 +199,10 @@ void propose_beyond(Workshop& w) {
       const auto table = table_at(w, i, at_source);
       if (views.size() != 1 || !table || table->empty()) continue;
       const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
+      const auto beyond = [&](const Ids& ids) {
+        return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
+               ", beyond what the pool has, in " + name_of(w, i);
+      };
       TableVotes votes;
       const auto vote = [&](const Element& e, Place place) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
@@ -221,14 +225,34 @@ void propose_beyond(Workshop& w) {
           }
         }
       }
+      // An access outside is to a block that the pool lacks.
+      std::set<std::pair<std::int64_t, std::int64_t>> outside;
+      for (const nlohmann::json& event : w.evidence().observation.events) {
+        if (event.value("violation", "") != "outside" || event.value("step", "") != w.script().steps[i].name) continue;
+        TableVotes there;
+        std::swap(votes, there);
+        for (const Sighting& s : w.sightings(i)) {
+          if (s.at) vote(*s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
+        }
+        std::swap(votes, there);
+        for (const auto& [block, ids] : there) {
+          for (const auto& [id, n] : ids) outside.emplace(block, id);
+        }
+      }
+      for (const auto& [block, id] : outside) {
+        constexpr std::size_t most = 32;
+        if (outside.size() > most || block >= static_cast<std::int64_t>(table->size())) break;
+        Ids ids = *table;
+        ids[static_cast<std::size_t>(block)] = id;
+        Action body = a;
+        (at_source ? body.from_blocks : body.to_blocks) = ids;
+        w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
+      }
       const Ids ids = outvoted(*table, votes);
       if (ids == *table) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = ids;
-      w.attempt(FaultClass::wrong_block_id,
-                "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
-                    ", beyond what the pool has, in " + name_of(w, i),
-                i, body);
+      w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
     }
   }
 }
