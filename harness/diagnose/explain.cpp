@@ -319,13 +319,11 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
   for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
   for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
   std::int64_t tried = workshop.tried();
-  const std::clock_t began = std::clock();
-  for (const Hypothesis* start : starts) {
-    if (std::clock() - began > patience * CLOCKS_PER_SEC) break;
-    const Hypothesis& first = *start;
+  /// What else is wrong, by the families that cost no more than `most`.
+  const auto with = [&](const Hypothesis& first, double most) -> std::optional<Explanation> {
     try {
       auto residue = workshop.residue(first.bodies);
-      if (!residue || residue->mismatch.wrong_bytes == 0) continue;
+      if (!residue || residue->mismatch.wrong_bytes == 0) return std::nullopt;
       Expectation expectation(residue->truth, evidence.arena, evidence.names, evidence.seed);
       const Clues clues =
           find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
@@ -334,11 +332,12 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       Workshop second(rest, workshop);
       second.allow(3000);
       for (const Family& family : families()) {
+        if (family.cost > most) break;
         second.ask(family);
         if (second.found() || second.spent()) break;
       }
       tried += second.tried();
-      if (!second.found()) continue;
+      if (!second.found()) return std::nullopt;
       const Hypothesis& other = second.exact().front();
       Explanation out =
           certain(first.fault_class,
@@ -347,8 +346,18 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       out.tried = tried;
       return out;
     } catch (const std::exception&) {
-      continue;  // no one can have meant that
+      return std::nullopt;  // no one can have meant that
     }
+  };
+  // What a wrong key leads to first: a hit, for which something is left out.
+  constexpr double left_out = 1.0, anything = 100;
+  for (const Hypothesis& first : keys) {
+    if (auto both = with(first, left_out)) return both;
+  }
+  const std::clock_t began = std::clock();
+  for (const Hypothesis* start : starts) {
+    if (std::clock() - began > patience * CLOCKS_PER_SEC) break;
+    if (auto both = with(*start, anything)) return both;
   }
   if (!keys.empty()) propose_pairs(workshop);
   if (!workshop.found()) return std::nullopt;
