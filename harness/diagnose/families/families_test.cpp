@@ -116,13 +116,18 @@ TEST(Families, AnAccessOutsideIsToABlockThatThePoolLacks) {
   EXPECT_NE(why.text.find("blocks [40] instead of [1] of C"), std::string::npos) << why.text;
 }
 
-// A block arrives in one piece, whatever order its rows are copied in: here the last third of the second one is missing.
+// A block arrives in one piece, whatever order its rows are copied in: of the second one half of K and all of V are missing,
+// which is no box of any step.
 TEST(Families, ABlockIsCutShort) {
-  const Diagnosis why = diagnosis_of("A: {tokens: 8, blocks: {P: [5, 0], C: [1, 3]}}",
-                                     "  - move: {request: A, from: P, to: C, actually: [{intended: {layers: 0}}, {intended: "
-                                     "{layers: 1, tokens: \"0..4\"}}, "
-                                     "{copy: {from: P/kv.L1, from_offset: 0, to: C/kv.L1, to_offset: 1536, bytes: 300}}, "
-                                     "{intended: {layers: 1, kv: V, tokens: \"4..8\"}}]}\n");
+  const catalogue::Catalogue catalogue(cases);
+  const std::string text =
+      "case: t/short\ndtype: bf16\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
+      "memory:\n  P: {side: producer, template: \"B L K N H C\"}\n  C: {template: \"B L K N H C\"}\n"
+      "requests: {A: {tokens: 8, blocks: {P: [4, 1], C: [0, 3]}}}\nsteps:\n  - write: {request: A, to: P}\n"
+      "  - move: {request: A, from: P, to: C, actually: [{copy: {from: P, from_offset: 4096, to: C, to_offset: 0, bytes: "
+      "1024}}, {copy: {from: P, from_offset: 1024, to: C, to_offset: 3072, bytes: 640}}]}\n";
+  const Diagnosis why =
+      run_script(resolve_script(catalogue::parse_cases(text, "f", &catalogue).at(0), catalogue), 1).diagnosis;
   EXPECT_EQ(why.fault_class, FaultClass::truncated) << why.text;
   EXPECT_TRUE(why.exact) << why.text;
 }
