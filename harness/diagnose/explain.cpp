@@ -116,7 +116,7 @@ Explanation from_requirements(const Evidence& e) {
   return {};
 }
 
-// Bytes are correct, but the reports are not.
+// What the reports say by themselves.
 Explanation from_reports(const Evidence& e) {
   if (!e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
@@ -178,19 +178,18 @@ Explanation from_ending(const Evidence& e) {
 
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.
 Explanation from_kinds(const Evidence& e) {
-  bool only_scales = true, constant = true, any = false;
+  bool only_scales = true, constant = true;
   std::int64_t wrong = 0, of_others = 0;
   std::optional<std::uint8_t> value;
   for (const Clue& clue : e.clues.all) {
     if (!clue.wrong) continue;
-    any = true;
     ++wrong;
     of_others += clue.is.kind == Who::Kind::tag && clue.is.component == clue.must.component;
     only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Who::Kind::tag;
     constant = constant && clue.is.kind == Who::Kind::constant;
     if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
   }
-  if (!any) return {};
+  if (wrong == 0) return {};
   if (only_scales && 2 * of_others >= wrong)
     return certain(FaultClass::scale_misplaced, "the scales are those of other data");
   if (only_scales) return certain(FaultClass::scale_lost, "the scales are not those of the data");
@@ -273,7 +272,7 @@ Explanation from_consequence(const Explanation& reported, Workshop& workshop) {
   for (const auto& partial : workshop.partial()) {
     const Hypothesis& h = partial.hypothesis;
     const bool skips = std::ranges::any_of(h.bodies, [](const auto& body) { return body.empty(); });
-    if (!partial.all_bytes || !skips || !workshop.predicts_every_byte(h.bodies)) continue;
+    if (!partial.all_bytes || !skips || !workshop.in_every_pass(h.bodies)) continue;
     Explanation out = certain(reported.fault_class, reported.words + ", so that " + h.words);
     out.tried = workshop.tried();
     return out;

@@ -151,19 +151,13 @@ void Workshop::each_difference(const Bytes& bytes, int pass, std::size_t check, 
   const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
   const Backing& b = evidence_.arena.backings()[static_cast<std::size_t>(backing)];
   const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
-  const auto any = at ? at->any.find(backing) : decltype(at->any.find(0)){};
-  const bool all_matter = !at || any == at->any.end();
-  const auto matters = [&](std::int64_t offset) {
-    if (all_matter) return true;
-    const auto after = any->second.upper_bound(offset);
-    return after == any->second.begin() || offset >= std::prev(after)->second;
-  };
+  const auto counts = [&](std::int64_t offset) { return !at || matters(*at, backing, offset); };
   if (!b.sparse) {
     const auto &p = bytes.dense(backing), &q = seen.dense(backing);
     if (p == q) return;
     for (std::size_t i = 0; i < p.size(); ++i) {
       const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
-      if (p[i] != q[i] && matters(offset) && !f(offset)) return;
+      if (p[i] != q[i] && counts(offset) && !f(offset)) return;
     }
     return;
   }
@@ -179,7 +173,7 @@ void Workshop::each_difference(const Bytes& bytes, int pass, std::size_t check, 
     seen.read(backing, begin, end - begin, q.data());
     if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
     for (std::int64_t i = 0; i < end - begin; ++i) {
-      if (p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && matters(begin + i) && !f(begin + i)) return;
+      if (p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && counts(begin + i) && !f(begin + i)) return;
     }
   }
 }

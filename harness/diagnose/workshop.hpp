@@ -76,7 +76,8 @@ class Workshop {
   /// Without these steps.
   bool attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
-  bool predicts_every_byte(const Bodies& bodies) { return in_every_pass(bodies); }
+  /// What predicts every byte of the first pass does so in the others.
+  bool in_every_pass(const Bodies& bodies);
   /// The sequence ended where it should not have, and nothing else is wrong: everything before is as intended.
   bool as_it_ended();
   /// The intended steps, done to the letter, produce all of it: the steps themselves are wrong.
@@ -146,8 +147,6 @@ class Workshop {
   bool all_bytes_{false};       ///< by the last one judged
   /// Bytes that matter and differ from the observation at a check in a pass.
   std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
-  /// Whether it also predicts the passes after the first.
-  bool in_every_pass(const Bodies& bodies);
   /// Shared by all searches about one observation.
   struct Common {
     explicit Common(const Arena& arena) : locators(arena) {}

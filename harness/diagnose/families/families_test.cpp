@@ -88,14 +88,17 @@ void expect_needed(const char* family, FaultClass fault_class, const std::string
   EXPECT_FALSE(named(script, 1, fault_class));
 }
 
-// An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
-Diagnosis diagnosis_of(const std::string& requests, const std::string& steps) {
+/// Of the only case of a document.
+Diagnosis diagnosis_of_text(const std::string& text) {
   const catalogue::Catalogue catalogue(cases);
-  const std::string text =
+  return run_script(told(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1).diagnosis;
+}
+
+Diagnosis diagnosis_of(const std::string& requests, const std::string& steps) {
+  return diagnosis_of_text(
       "case: t/rivals\ndtype: bf16\ngeometry: {layers: 2, blocks: 8, block_size: 4, heads: 4, head_dim: 16}\n"
       "memory:\n  P: {side: producer, layout: vllm-fa-nhd}\n  C: {layout: vllm-fa-nhd}\nrequests: {" +
-      requests + "}\nsteps:\n  - write: {request: A, to: P}\n" + steps;
-  return run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1).diagnosis;
+      requests + "}\nsteps:\n  - write: {request: A, to: P}\n" + steps);
 }
 
 // A failure that is taken for a success makes the repair needless; what it would have brought is missing.
@@ -119,15 +122,13 @@ TEST(Families, AnAccessOutsideIsToABlockThatThePoolLacks) {
 // A block arrives in one piece, whatever order its rows are copied in: of the second one half of K and all of V are missing,
 // which is no box of any step.
 TEST(Families, ABlockIsCutShort) {
-  const catalogue::Catalogue catalogue(cases);
   const std::string text =
       "case: t/short\ndtype: bf16\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
       "memory:\n  P: {side: producer, template: \"B L K N H C\"}\n  C: {template: \"B L K N H C\"}\n"
       "requests: {A: {tokens: 8, blocks: {P: [4, 1], C: [0, 3]}}}\nsteps:\n  - write: {request: A, to: P}\n"
       "  - move: {request: A, from: P, to: C, actually: [{copy: {from: P, from_offset: 4096, to: C, to_offset: 0, bytes: "
       "1024}}, {copy: {from: P, from_offset: 1024, to: C, to_offset: 3072, bytes: 640}}]}\n";
-  const Diagnosis why =
-      run_script(resolve_script(catalogue::parse_cases(text, "f", &catalogue).at(0), catalogue), 1).diagnosis;
+  const Diagnosis why = diagnosis_of_text(text);
   EXPECT_EQ(why.fault_class, FaultClass::truncated) << why.text;
   EXPECT_TRUE(why.exact) << why.text;
 }
@@ -177,7 +178,6 @@ TEST(Families, SomethingExtraIsSaidAsTheStepThatItIs) {
 
 // Half of a read with numbers but without their scales.
 TEST(Families, APieceOfAReadIsNamedAsOneOfAMove) {
-  const catalogue::Catalogue catalogue(cases);
   const std::string text =
       "case: t/half\ndtype: fp8_per_token_head\ngeometry: {layers: 1, blocks: 6, block_size: 4, heads: 2, head_dim: 16}\n"
       "memory: {G: {template: \"L x K B N H C & L x scale K B N H C\"}}\n"
@@ -185,8 +185,7 @@ TEST(Families, APieceOfAReadIsNamedAsOneOfAMove) {
       "steps:\n  - write: {request: A, to: G}\n"
       "  - read: {request: A, from: G, decode: true, actually: [{intended: {tokens: \"0..4\"}}, {intended: {tokens: "
       "\"4..12\", scales: twice}}]}\n";
-  const Diagnosis why =
-      run_script(resolve_script(catalogue::parse_cases(text, "f", &catalogue).at(0), catalogue), 1).diagnosis;
+  const Diagnosis why = diagnosis_of_text(text);
   EXPECT_TRUE(why.exact) << why.text;
   EXPECT_EQ(why.fault_class, FaultClass::scale_lost) << why.text;
   EXPECT_NE(why.text.find("only tokens 4, 5, 6"), std::string::npos) << why.text;
@@ -227,15 +226,13 @@ TEST(Families, WhatTheBytesCannotTellIsSaid) {
 }
 
 TEST(Families, APieceIsNamedBeforeTheSearchIsSpent) {
-  const catalogue::Catalogue catalogue(cases);
   const std::string text =
       "case: t/size\ndtype: bf16\ngeometry: {layers: 6, blocks: 8, block_size: 16, heads: 4, head_dim: 64}\nmemory:\n"
       "  P: {side: producer, layout: vllm-fa-hnd}\n  C: {layout: vllm-fa-nhd}\n"
       "requests: {A: {tokens: 40, blocks: {P: [3, 0, 5], C: [2, 4, 0]}}}\nsteps:\n  - write: {request: A, to: P}\n"
       "  - move: {request: A, from: P, to: C, actually: [{intended: {layers: [0, 1, 2, 4, 5]}}, "
       "{intended: {layers: 3, kv: [K, V], to_kv: [V, K]}}]}\n";
-  const Diagnosis why =
-      run_script(resolve_script(catalogue::parse_cases(text, "f.yaml", &catalogue).at(0), catalogue), 1).diagnosis;
+  const Diagnosis why = diagnosis_of_text(text);
   EXPECT_EQ(why.fault_class, FaultClass::kv_split_vs_interleaved) << why.text;
   EXPECT_NE(why.text.find("only layers 3"), std::string::npos) << why.text;
 }
@@ -246,6 +243,7 @@ TEST(Families, AscendByCost) {
   EXPECT_GT(costs.front().cost, 0);
 }
 
+// An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
 TEST(Families, IdsBeyondThePool) {
   expect_needed("ids beyond the pool", FaultClass::wrong_block_id, R"(
 case: beyond

@@ -203,13 +203,13 @@ void propose_beyond(Workshop& w) {
         return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
                ", beyond what the pool has, in " + name_of(w, i);
       };
-      TableVotes votes;
-      const auto vote = [&](const Element& e, Place place) {
+      const auto vote = [&](TableVotes& votes, const Element& e, Place place) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
         if (!e.token || *e.token < r.first_token || !first || !second || first->backing != place.backing) return;
         const std::int64_t stride = second->offset - first->offset, distance = place.offset - first->offset;
         if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
       };
+      TableVotes votes;
       std::int64_t budget = 4000;
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong || clue.untouched || --budget < 0) continue;
@@ -217,11 +217,11 @@ void propose_beyond(Workshop& w) {
           return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
         };
         if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
-          vote(element(clue.is), {clue.backing, clue.offset});
+          vote(votes, element(clue.is), {clue.backing, clue.offset});
         if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
-          if (clue.is.kind == Who::Kind::poison) vote(element(clue.must), {clue.is.backing, clue.is.offset});
+          if (clue.is.kind == Who::Kind::poison) vote(votes, element(clue.must), {clue.is.backing, clue.is.offset});
           if (clue.is.kind == Who::Kind::tag) {
-            for (const Place& p : w.whereabouts().of(clue.is)) vote(element(clue.must), p);
+            for (const Place& p : w.whereabouts().of(clue.is)) vote(votes, element(clue.must), p);
           }
         }
       }
@@ -230,11 +230,9 @@ void propose_beyond(Workshop& w) {
       for (const nlohmann::json& event : w.evidence().observation.events) {
         if (event.value("violation", "") != "outside" || event.value("step", "") != w.script().steps[i].name) continue;
         TableVotes there;
-        std::swap(votes, there);
         for (const Sighting& s : w.sightings(i)) {
-          if (s.at) vote(*s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
+          if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
         }
-        std::swap(votes, there);
         for (const auto& [block, ids] : there) {
           for (const auto& [id, n] : ids) outside.emplace(block, id);
         }
