@@ -1,0 +1,61 @@
+// A run that was not played here is named from what came where, as if it had been played.
+#include "diagnose/arrived.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
+#include "scene/machine/recorder.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::script {
+namespace {
+
+const Script& told() {
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
+  static const Script script = resolve_script(catalogue::parse_cases(R"(
+case: t/arrived
+geometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C"}
+  C: {template: "L x K B N H C"}
+requests: {A: {tokens: 8, blocks: {P: [3, 0], C: [5, 1]}}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C}
+)",
+                                                                     "f.yaml", &all)[0],
+                                              all);
+  return script;
+}
+
+constexpr std::int64_t block = std::int64_t{4} * 2 * 32 * 2;
+
+Explanation of(const Patch& patch) {
+  const Arena arena(told());
+  return explain(told(), arena, {{patch}, {}}, 1);
+}
+
+Place in_c(std::int64_t offset) {
+  Place place = Arena(told()).place("C/kv.L0");
+  place.offset += offset;
+  return place;
+}
+
+TEST(Arrived, ABlockThatNeverCameIsNamed) {
+  const Explanation found = of({in_c(5 * block), block, Patch::Is::before, in_c(5 * block)});
+  EXPECT_TRUE(found.exact) << found.words;
+  EXPECT_GT(found.tried, 0);
+}
+
+// No step moves what nothing had: a bit that flipped on the way.
+TEST(Arrived, ContentThatNothingHadIsNotSearchedFor) {
+  const Explanation found = of({in_c(5 * block), 1, Patch::Is::changed, {}, {4}});
+  EXPECT_FALSE(found.exact) << found.words;
+  EXPECT_EQ(found.tried, 0);
+}
+
+}  // namespace
+}  // namespace kvcts::script
