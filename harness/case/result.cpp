@@ -3,8 +3,11 @@
 #include "case/result.hpp"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <tuple>
+
+#include "case/text.hpp"
 
 namespace kvcts {
 namespace {
@@ -123,14 +126,25 @@ struct Fields<WrongByte> {
   };
 };
 template <>
+struct Fields<Cause> {
+  static constexpr std::tuple table{
+      Field{"class", &Cause::fault_class, When::always},
+      Field{"words", &Cause::words, When::always},
+      Field{"share", &Cause::share, When::always},
+      Field{"rival", &Cause::rival, When::if_set},
+  };
+};
+template <>
 struct Fields<Diagnosis> {
   static constexpr std::tuple table{
       Field{"fault_class", &Diagnosis::fault_class, When::always},
       Field{"exact", &Diagnosis::exact, When::always},
       Field{"text", &Diagnosis::text, When::always},
       Field{"what_to_do", &Diagnosis::what_to_do, When::if_set},
-      Field{"others", &Diagnosis::others, When::if_set},
+      Field{"sure", &Diagnosis::sure, When::if_set},
+      Field{"causes", &Diagnosis::causes, When::if_set},
   };
+  static constexpr std::array<std::string_view, 1> retired{"others"};
 };
 template <>
 struct Fields<Finding> {
@@ -252,6 +266,14 @@ struct Fields<CaseResult> {
 template <typename T>
 constexpr bool is_record = requires { Fields<T>::table; };
 
+// Keys that older versions wrote, in runs that are still read.
+template <typename T>
+bool is_retired(std::string_view key) {
+  if constexpr (requires { Fields<T>::retired; })
+    return std::ranges::find(Fields<T>::retired, key) != Fields<T>::retired.end();
+  return false;
+}
+
 template <typename T>
 bool is_default(const T& value) {
   if constexpr (IsOptional<T>::value) {
@@ -309,6 +331,9 @@ void read(const json& in, T& value, std::string_view key) {
   } else if constexpr (std::is_same_v<T, bool>) {
     if (!in.is_boolean()) wrong(key, std::string("expected true or false, found ") + in.type_name());
     value = in.get<bool>();
+  } else if constexpr (std::is_same_v<T, double>) {
+    if (!in.is_number()) wrong(key, std::string("expected a number, found ") + in.type_name());
+    value = in.get<double>();
   } else if constexpr (std::is_same_v<T, json>) {
     if (!in.is_object()) wrong(key, std::string("expected an object, found ") + in.type_name());
     value = in;
@@ -345,7 +370,7 @@ void read(const json& in, T& value, std::string_view key) {
     if (used == in.size()) return;
     for (const auto& [name_in, item] : in.items()) {
       const bool known = std::apply([&](const auto&... field) { return ((field.key == name_in) || ...); }, Fields<T>::table);
-      if (!known) wrong(name_in, "not a key of a result");
+      if (!known && !is_retired<T>(name_in)) wrong(name_in, "not a key of a result");
     }
   }
 }
@@ -365,6 +390,26 @@ std::string in_a_line(const std::vector<Finding>& what_happened) {
   for (std::size_t i = 0; i < std::min(most, what_happened.size()); ++i) out += (i == 0 ? "" : "; ") + what_happened[i].text;
   if (what_happened.size() > most) out += "; and " + std::to_string(what_happened.size() - most) + " more";
   return out;
+}
+
+std::string in_words(const Cause& cause) { return std::string(name(cause.fault_class)) + ": " + cause.words; }
+
+Diagnosis named(std::vector<Cause> causes, const std::string& extent) {
+  const Cause& first = causes.at(0);
+  Diagnosis out{first.fault_class, true, first.words, std::string(advice(first.fault_class))};
+  if (!extent.empty()) out.text += ": " + extent;
+  std::string rivals;
+  for (const Cause& other : causes) {
+    if (other.rival) rivals += (rivals.empty() ? "" : ", or ") + in_words(other);
+  }
+  if (!rivals.empty()) out.text += "; the bytes cannot tell it from " + rivals;
+  out.sure = rivals.empty();
+  out.causes = std::move(causes);
+  return out;
+}
+
+std::string explains_all(std::int64_t wrong_bytes) {
+  return wrong_bytes > 0 ? "explains 100 % of " + text::thousands(wrong_bytes) + " wrong bytes" : "";
 }
 
 json to_json(const CaseResult& result) { return write(result); }

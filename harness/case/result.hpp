@@ -29,13 +29,31 @@ struct WrongByte {
 /// How the text of a diagnosis begins that is a guess, or none.
 inline constexpr std::string_view not_identified = "cause not identified";
 
+/// What may have gone wrong.
+struct Cause {
+  FaultClass fault_class{};
+  std::string words;  ///< "written HND, read as NHD"
+  double share{1};    ///< of the wrong bytes that it predicts
+  bool rival{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
+  bool operator==(const Cause&) const = default;
+};
+
+/// "axis-permuted: written HND, read as NHD".
+std::string in_words(const Cause& cause);
+
 struct Diagnosis {
   FaultClass fault_class{};  ///< primary class, "" = none
   bool exact{false};         ///< explains every observed byte; otherwise a guess, and labelled so
   std::string text;          ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
   std::string what_to_do;
-  std::vector<std::string> others;  ///< equally good explanations
+  std::vector<Cause> causes{};  ///< the one that is named, or the best guess; then others that explain as much
+  bool sure{false};             ///< exact, and without a rival
 };
+
+/// Names the first of causes that predict all that was observed. `extent`: what it explains, in words ("" = it says so).
+Diagnosis named(std::vector<Cause> causes, const std::string& extent);
+/// "explains 100 % of 31,744 wrong bytes"; "" for none.
+std::string explains_all(std::int64_t wrong_bytes);
 
 /// A rule that was read off the bytes, and how many it covers.
 struct Finding {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "case/text.hpp"
 #include "diagnose/families/tools.hpp"
 
 namespace kvcts::script {
@@ -190,10 +191,17 @@ Explanation from_kinds(const Evidence& e) {
     if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
   }
   if (wrong == 0) return {};
+  const auto recognised = [&](FaultClass fault_class, const std::string& words, std::int64_t such) {
+    Explanation out =
+        certain(fault_class, fmt::format("{} ({} of {} wrong bytes)", words, text::thousands(such), text::thousands(wrong)));
+    out.recognised = true;
+    return out;
+  };
   if (only_scales && 2 * of_others >= wrong)
-    return certain(FaultClass::scale_misplaced, "the scales are those of other data");
-  if (only_scales) return certain(FaultClass::scale_lost, "the scales are not those of the data");
-  if (constant && value && *value != 0) return certain(FaultClass::scale_lost, "content is saturated: codes are all alike");
+    return recognised(FaultClass::scale_misplaced, "the scales are those of other data", of_others);
+  if (only_scales) return recognised(FaultClass::scale_lost, "the scales are not those of the data", wrong);
+  if (constant && value && *value != 0)
+    return recognised(FaultClass::scale_lost, "content is saturated: codes are all alike", wrong);
   return {};
 }
 
@@ -376,14 +384,14 @@ Script without_faults(const Script& script) {
   return out;
 }
 
-std::string in_words(const std::string& cause, std::int64_t wrong_bytes, const std::vector<std::string>& rivals) {
-  std::string out = cause;
-  if (wrong_bytes > 0) out += fmt::format(": explains 100 % of {} wrong bytes", wrong_bytes);
-  if (!rivals.empty()) out += fmt::format("; the bytes cannot tell it from {}", fmt::join(rivals, ", or "));
-  return out;
+Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
+  std::vector<Cause> causes{{why.fault_class, why.words}};
+  causes.insert(causes.end(), why.others.begin(), why.others.end());
+  return named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes));
 }
 
 Explanation explain(Evidence evidence) {
+  constexpr std::size_t others_told = 8;
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
   const Explanation reported = from_reports(evidence);
@@ -403,18 +411,18 @@ Explanation explain(Evidence evidence) {
     out.share = 1;
     std::set<FaultClass> told{first.fault_class};
     for (const Hypothesis& other : fit) {
-      const std::string said = fmt::format("{}: {}", name(other.fault_class), other.words);
       // What a family says in two ways at one cost is one cause.
       const bool same = other.family == first.family && other.cost == first.cost;
-      if (other.cost <= first.cost + margin && !same && told.insert(other.fault_class).second) out.rivals.push_back(said);
-      if (other.words == first.words || out.others.size() == 8) continue;
-      if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
+      const bool rival = other.cost <= first.cost + margin && !same && told.insert(other.fault_class).second;
+      const auto said = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
+      if (said({first.fault_class, first.words}) || std::ranges::any_of(out.others, said)) continue;
+      if (rival || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, rival});
     }
     out.tried = workshop.tried();
     if (ended.fault_class != FaultClass::none && consequence(out.fault_class, out.words)) {
-      out.others.insert(out.others.begin(), fmt::format("{}: {}", name(out.fault_class), out.words));
+      out.others.insert(out.others.begin(), {out.fault_class, out.words});
       out.fault_class = ended.fault_class, out.words = ended.words;
-      out.rivals.clear();
+      for (Cause& other : out.others) other.rival = false;
     }
     return out;
   };
@@ -454,7 +462,7 @@ Explanation explain(Evidence evidence) {
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
     out.words = best->hypothesis.words;
     out.share = best->share, out.all_bytes = best->all_bytes;
-    out.others.push_back(fmt::format("{}: {}", name(best->hypothesis.fault_class), best->hypothesis.words));
+    out.others.push_back({best->hypothesis.fault_class, best->hypothesis.words, best->share});
   }
   return out;
 }

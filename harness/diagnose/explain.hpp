@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "case/outcome.hpp"
+#include "case/result.hpp"
 #include "diagnose/clues.hpp"
 #include "diagnose/observe.hpp"
 
@@ -41,17 +41,17 @@ struct Explanation {
   FaultClass fault_class{};  ///< "" = unexplained
   bool exact{false};         ///< predicts everything observed
   std::string words;
-  double share{0};                  ///< of the wrong bytes
-  bool all_bytes{false};            ///< predicts every byte, but not how it ended or what was reported
-  std::vector<std::string> rivals;  ///< of other classes, which the bytes cannot tell from it, "class: words"
-  std::vector<std::string> others;  ///< all that fit as well, "class: words"
-  std::int64_t tried{0};            ///< hypotheses
+  double share{0};            ///< of the wrong bytes
+  bool all_bytes{false};      ///< predicts every byte, but not how it ended or what was reported
+  bool recognised{false};     ///< by the kind of all wrong bytes, which the words count; nothing was predicted
+  std::vector<Cause> others;  ///< all that fit as well
+  std::int64_t tried{0};      ///< hypotheses
 };
 
 Explanation explain(Evidence evidence);
 
-/// A cause that was found: "no blocks in 'move2': explains 100 % of 12 wrong bytes; the bytes cannot tell it from ...".
-std::string in_words(const std::string& cause, std::int64_t wrong_bytes, const std::vector<std::string>& rivals);
+/// Of an exact one.
+Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes);
 
 /// A script with its steps as intended; no trace of the actual sequence remains.
 Script without_faults(const Script& script);

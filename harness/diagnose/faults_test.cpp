@@ -39,7 +39,7 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
     if (std::getenv("KVCTS_SHOW")) {
       std::cout << spec.id << ": " << ending << " | tried " << report.tried << ", " << report.diagnose_ns / 1000000
                 << " ms, compare " << report.compare_ns / 1000000 << " ms\n";
-      for (const auto& other : report.diagnosis.others) std::cout << "      also " << other << "\n";
+      for (const Cause& other : report.diagnosis.causes) std::cout << "      also " << in_words(other) << "\n";
     }
     EXPECT_TRUE(matches) << ending;
   }

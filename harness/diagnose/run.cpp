@@ -226,7 +226,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     const FaultClass fault = crashed                            ? FaultClass::crash
                              : report.phase == Phase::read_back ? FaultClass::hang_kernel
                                                                 : FaultClass::hang_transfer;
-    report.diagnosis = {fault, true, report.message, std::string(advice(fault)), {}};
+    report.diagnosis = named({{fault, report.message}}, "");
   };
   if (!mismatch.any()) {
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
@@ -275,7 +275,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
         needed / (1 << 30), diagnosis_memory / (1 << 30));
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
   } else if (why.exact) {
-    text = in_words(why.words == seen.ending.text ? ended : why.words, wrong, why.rivals);
+    if (why.words == seen.ending.text) why.words = ended;
+    report.diagnosis = as_diagnosis(why, wrong);
+    text = report.diagnosis.text;
   } else {
     text = not_identified;
     if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
@@ -299,7 +301,8 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
-  report.diagnosis = {why.fault_class, why.exact, text, std::string(advice(why.fault_class)), why.others};
+  if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};
+  report.diagnosis.text = text;
   conclude();
   if (hung || crashed) {
     report.state = wrong == 0  ? fmt::format("all {} bytes had arrived", report.expected_bytes)

@@ -44,7 +44,8 @@ json detail(const store::Row& row) {
   put("diagnosis", r.diagnosis.text);
   if (!r.diagnosis.text.empty()) out["exact"] = r.diagnosis.exact;
   put("next", r.diagnosis.what_to_do);
-  if (!r.diagnosis.others.empty()) out["others"] = safe(r.diagnosis.others);
+  for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
+    out["others"].push_back(visible(in_words(r.diagnosis.causes[i])));
   put("waiver", r.waiver);
   if (r.tries.made > 1) {
     out["tries"] = {tries_words(r.tries), tries_to_see(r.tries), json::array()};

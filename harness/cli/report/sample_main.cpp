@@ -136,7 +136,8 @@ class Story {
                    true,
                    fmt::format("blocks were moved as they are: explains 100 % of {} wrong bytes", r.wrong_bytes),
                    "Compare the axis order that is declared with the strides of the tensor that is really handed over.",
-                   {"kv-split-vs-interleaved: the same for this geometry"}};
+                   {{FaultClass::axis_permuted, "blocks were moved as they are"},
+                    {FaultClass::kv_split_vs_interleaved, "the same for this geometry"}}};
     r.message = fmt::format("{} wrong bytes; {}", r.wrong_bytes, r.diagnosis.text);
     const ResolvedCase resolved = resolve(spec, catalogue_);
     const auto& consumer = resolved.groups[0].consumer.ranks[0];

@@ -134,7 +134,8 @@ void print_result(const CaseResult& r) {
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
   if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact))
     fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
-  for (const auto& other : r.diagnosis.others) fmt::print("  or       {}\n", report::visible(other));
+  for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
+    fmt::print("  or       {}\n", report::visible(in_words(r.diagnosis.causes[i])));
   if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
   fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");
 }

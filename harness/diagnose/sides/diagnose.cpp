@@ -135,6 +135,7 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
   }
   const Right right = right_of(scene);
   Diagnosis best;
+  std::vector<Cause> exact;  // of one family, which is equally plain
   Fit closest;
   for (const auto& hypothesis : families) {
     Proposals proposals([&](const Variant& v) {
@@ -145,12 +146,9 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
         return;
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
-      if (f.exact && best.exact) {
-        best.others.push_back(std::string(name(v.fault_class)) + ": " + v.words);
-      } else if (f.exact) {
-        best =
-            finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
-      } else if (!best.exact &&
+      if (f.exact) {
+        exact.push_back({v.fault_class, v.words, 1, !exact.empty() && v.fault_class != exact.front().fault_class});
+      } else if (exact.empty() &&
                  std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
         closest = f;
         // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
@@ -160,6 +158,7 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
                         "; best partial explanation (a guess): " + std::string(name(v.fault_class)) + ", " + v.words +
                         ": it leaves " + text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
                         " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
+        best.causes = {{v.fault_class, v.words, static_cast<double>(f.explained) / static_cast<double>(right.wrong)}};
       }
     });
     try {
@@ -167,7 +166,7 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
     } catch (const std::exception&) {
       // A hypothesis that does not apply to this case does not explain it.
     }
-    if (best.exact) break;
+    if (!exact.empty()) return named(std::move(exact), explains_all(right.wrong));
   }
   if (best.text.empty()) best.text = not_identified;
   return best;

@@ -101,7 +101,7 @@ Diagnosis from_gathering(const Scene& scene) {
     for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i)
       r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
   });
-  Diagnosis found;
+  std::vector<Cause> found;
   for (const auto& belief : beliefs) {
     try {
       const auto out = gathered(scene, belief.believed);
@@ -109,16 +109,10 @@ Diagnosis from_gathering(const Scene& scene) {
     } catch (const std::exception&) {
       continue;  // such a reader could not have started
     }
-    if (found.exact)
-      found.others.push_back(std::string(name(belief.fault_class)) + ": " + belief.words);
-    else
-      found = {belief.fault_class,
-               true,
-               belief.words + ": explains every byte that was gathered",
-               std::string(advice(belief.fault_class)),
-               {}};
+    const bool rival = !found.empty() && belief.fault_class != found.front().fault_class;
+    found.push_back({belief.fault_class, belief.words, 1, rival});
   }
-  return found;
+  return found.empty() ? Diagnosis{} : named(std::move(found), "explains every byte that was gathered");
 }
 
 }  // namespace kvcts::diagnose

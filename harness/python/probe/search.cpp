@@ -170,16 +170,10 @@ void Search::found(FaultClass fault_class, std::string words) {
     for (const int a : wrong_) names.push_back(question_.subject.cache.allocations[static_cast<std::size_t>(a)].name);
     words += fmt::format(", in {} only", fmt::join(names, ", "));
   }
-  if (out_.exact) {
-    const std::string said = fmt::format("{}: {}", name(fault_class), words);
-    if (out_.others.size() < 8 && std::find(out_.others.begin(), out_.others.end(), said) == out_.others.end())
-      out_.others.push_back(said);
-    return;
-  }
-  out_.fault_class = fault_class;
-  out_.exact = true;
-  out_.text = words + fmt::format(": explains 100 % of {} wrong bytes", text::thousands(bytes_));
-  out_.what_to_do = advice(fault_class);
+  const bool known =
+      std::ranges::any_of(causes_, [&](const Cause& c) { return c.fault_class == fault_class && c.words == words; });
+  if (known || full()) return;
+  causes_.push_back({fault_class, std::move(words), 1, !causes_.empty() && fault_class != causes_.front().fault_class});
 }
 
 bool Search::attempt(FaultClass fault_class, const std::string& words, const Cache& cache,
@@ -432,7 +426,7 @@ void Search::written_otherwise() {
   std::vector<script::Variant> variants = changes(cache);
   for (const auto& variant : variants) {
     attempt(variant.fault_class, "written: " + variant.words, variant.cache);
-    if (out_.others.size() == 8) return;
+    if (full()) return;
   }
 }
 
@@ -514,7 +508,7 @@ void Search::read_otherwise() {
   const Cache& from = source.bound.cache;
   for (const auto& variant : changes(from)) {
     attempt_read(variant.fault_class, "read from the producer: " + variant.words, variant.cache, requests);
-    if (out_.others.size() == 8) return;
+    if (full()) return;
   }
   const auto with_ids = [&](const std::string& how, auto&& change) {
     std::vector<Request> other = requests;
@@ -548,7 +542,7 @@ Diagnosis Search::run() {
   for (const Family family : {&Search::nothing_arrived, &Search::other_content, &Search::other_axes,
                               &Search::written_otherwise, &Search::read_otherwise}) {
     (this->*family)();
-    if (out_.exact) return out_;
+    if (!causes_.empty()) return named(std::move(causes_), explains_all(bytes_));
   }
   const auto right = std::count_if(blocks_.begin(), blocks_.end(), [&](const BlockContent& b) {
     return std::all_of(question_.bound.cache.planes.begin(), question_.bound.cache.planes.end(), [&](const Plane& plane) {
@@ -557,10 +551,11 @@ Diagnosis Search::run() {
                  .wrong_bytes == 0;
     });
   });
-  out_.text = fmt::format("{}; no known transformation of the map predicts these bytes; {} of {} blocks are right{}",
-                          not_identified, right, blocks_.size(),
-                          question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
-  return out_;
+  Diagnosis out;
+  out.text = fmt::format("{}; no known transformation of the map predicts these bytes; {} of {} blocks are right{}",
+                         not_identified, right, blocks_.size(),
+                         question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
+  return out;
 }
 
 }  // namespace kvcts::probe

@@ -42,7 +42,10 @@ class Search {
   std::vector<int> wrong_;
   std::int64_t bytes_;
   std::vector<kernels::BlockContent> blocks_;
-  Diagnosis out_;
+  /// A second family is not asked where one has found something; nor are more causes told than these.
+  static constexpr std::size_t most_causes = 9;
+  bool full() const { return causes_.size() == most_causes; }
+  std::vector<Cause> causes_;
 };
 
 }  // namespace kvcts::probe

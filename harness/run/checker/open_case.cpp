@@ -33,9 +33,7 @@ std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
   return from < bytes.size() ? text::hex(bytes.subspan(from, std::min<std::size_t>(8, bytes.size() - from))) : "";
 }
 
-Diagnosis certain(FaultClass fault_class, std::string words) {
-  return {fault_class, true, std::move(words), std::string(advice(fault_class)), {}};
-}
+Diagnosis certain(FaultClass fault_class, std::string words) { return named({{fault_class, std::move(words)}}, ""); }
 
 constexpr std::size_t shown = 8;  // wrong places kept for display
 /// Bytes of all files: more than this is not told step by step, for each trial plays the steps.
@@ -298,8 +296,7 @@ Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
   }
   if (!why.exact && other.text.empty()) return last();
   if (!why.exact || other.exact) return other;
-  return {why.fault_class, true, script::in_words(why.words, wrong_bytes, why.rivals), std::string(advice(why.fault_class)),
-          why.others};
+  return script::as_diagnosis(why, wrong_bytes);
 }
 
 Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred,

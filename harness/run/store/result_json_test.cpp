@@ -39,7 +39,7 @@ TEST(ResultJson, KeepsEveryField) {
   EXPECT_EQ(back.peak_bytes, INT64_MAX);
   EXPECT_EQ(back.message, "plain");
   EXPECT_EQ(back.evidence, Evidence::compiled);
-  EXPECT_EQ(back.diagnosis.others, result.diagnosis.others);
+  EXPECT_EQ(back.diagnosis.causes, result.diagnosis.causes);
   EXPECT_TRUE(back.diagnosis.exact);
   ASSERT_EQ(back.first_wrong.size(), 2u);
   EXPECT_EQ(back.first_wrong[1].offset, -1);
@@ -72,8 +72,11 @@ TEST(ResultJson, RefusesWhatItDoesNotKnow) {
   extra["outcom"] = "PASS";
   refuses(extra, "outcom");
   json inner = good;
-  inner["diagnosis"]["sure"] = true;
-  refuses(inner, "sure");
+  inner["diagnosis"]["certain"] = true;
+  refuses(inner, "certain");
+  json older = good;
+  older["diagnosis"]["others"] = json::array({"wrong-stride: padded"});
+  EXPECT_NO_THROW(result_from_json(older)) << "a key of runs of earlier versions";
   json missing = good;
   missing.erase("outcome");
   refuses(missing, "outcome");

@@ -107,7 +107,7 @@ std::vector<CaseResult> every_kind() {
                     true,
                     "written HND, read as NHD: explains 100 % of 31,744 wrong bytes",
                     "compare the declared axis order with the strides",
-                    {"head <-> slot in layer 0 only"}};
+                    {{FaultClass::axis_permuted, "head <-> slot in layer 0 only", 0.5, true}}};
   fail.wrong_bytes = 31744;
   fail.checked_bytes = 65536;
   fail.digests = {{"0123456789abcdef", "0123456789abcdef"}, {"00000000ffffffff", "8899aabbccddeeff"}};

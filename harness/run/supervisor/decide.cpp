@@ -220,7 +220,8 @@ void decide_stray(const std::string& stray, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.phase = Phase::complete;
-  result.diagnosis = {FaultClass::crash, true, stray, "Look at what the code under test starts, and who waits for it.", {}};
+  result.diagnosis = named({{FaultClass::crash, stray}}, "");
+  result.diagnosis.what_to_do = "Look at what the code under test starts, and who waits for it.";
   result.message = stray;
 }
 

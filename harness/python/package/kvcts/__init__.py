@@ -17,12 +17,13 @@ from .cache import Cache, Pair, pair
 from .check import Compatibility, check
 from .content import Request, Source, clear, fill, verify
 from .describing import Description, Fit, describe
-from .diagnosis import BlockState, Diagnosis, WrongBytes, WrongPlace
+from .diagnosis import BlockState, Cause, Diagnosis, WrongBytes, WrongPlace
 from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
 
 __all__ = [
     "BlockState",
     "Cache",
+    "Cause",
     "Compatibility",
     "Coordinate",
     "Description",

@@ -28,6 +28,18 @@ class BlockState(NamedTuple):
     right: bool
 
 
+class Cause(NamedTuple):
+    """What may have gone wrong. `share`: of the wrong bytes that it predicts; `rival`: about as likely as the named one."""
+
+    fault_class: str
+    words: str
+    share: float
+    rival: bool
+
+    def __str__(self) -> str:
+        return f"{self.fault_class}: {self.words}"
+
+
 class WrongBytes(AssertionError):
     """Raised by Diagnosis.raise_if_wrong(); `diagnosis` has the details, the message is its text."""
 
@@ -45,7 +57,8 @@ class Diagnosis:
     exact         a transformation was found that predicts every byte; without it there is no fault_class
     text, look_at what happened in one sentence, and where in the code to look
     what_happened which rows hold what, in words: read off the bytes, whatever the cause
-    others        equally good explanations, "class: words"
+    causes        the one that is named, then others that explain as much
+    sure          exact, and no other class would have left the same bytes
     first         up to eight wrong places
     blocks        the named blocks and whether each is right"""
 
@@ -55,7 +68,8 @@ class Diagnosis:
     exact: bool = False
     text: str = ""
     look_at: str = ""
-    others: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    sure: bool = False
     first: tuple[WrongPlace, ...] = ()
     blocks: tuple[BlockState, ...] = field(default=(), repr=False)
     what_happened: tuple[str, ...] = ()
@@ -82,7 +96,7 @@ class Diagnosis:
         if self.ok:
             return lines[0]
         lines.append(f"  {self.text}")
-        lines += [f"  or {other}" for other in self.others]
+        lines += [f"  or {other}" for other in self.causes[1:]]
         if self.exact:  # else the text has them
             lines += [f"  {finding}" for finding in self.what_happened[:4]]
         if self.look_at:
@@ -114,7 +128,7 @@ class Diagnosis:
         ]
         if not self.ok:
             out.append(f"<div>{escape(self.text)}</div>")
-            out += [f"<div>or {escape(other)}</div>" for other in self.others]
+            out += [f"<div>or {escape(str(other))}</div>" for other in self.causes[1:]]
             out += [f"<div>{escape(finding)}</div>" for finding in self.what_happened]
             if self.look_at:
                 out.append(f"<div><i>{escape(self.look_at)}</i></div>")
@@ -151,7 +165,8 @@ def from_native(report: dict[str, Any]) -> Diagnosis:
         report["exact"],
         report["text"],
         report["look_at"],
-        tuple(report["others"]),
+        tuple(Cause(*cause) for cause in report["causes"]),
+        report["sure"],
         tuple(WrongPlace(*w) for w in report["first"]),
         tuple(BlockState(*b) for b in report["blocks"]),
         tuple(report["what_happened"]),

@@ -78,13 +78,15 @@ nb::dict report_of(const probe::Report& report) {
   out["checked_bytes"] = report.checked_bytes, out["wrong_bytes"] = report.wrong_bytes;
   out["fault_class"] = std::string(name(report.diagnosis.fault_class)), out["exact"] = report.diagnosis.exact,
   out["text"] = report.diagnosis.text;
-  out["look_at"] = report.diagnosis.what_to_do, out["others"] = report.diagnosis.others;
-  nb::list first, blocks, happened;
+  out["look_at"] = report.diagnosis.what_to_do, out["sure"] = report.diagnosis.sure;
+  nb::list first, blocks, happened, causes;
+  for (const Cause& c : report.diagnosis.causes)
+    causes.append(nb::make_tuple(std::string(name(c.fault_class)), c.words, c.share, c.rival));
   for (const Finding& one : report.what_happened) happened.append(one.text);
   for (const auto& w : report.first)
     first.append(nb::make_tuple(w.allocation, w.offset, w.expected, w.found, w.where, w.is));
   for (const auto& b : report.blocks) blocks.append(nb::make_tuple(b.block, b.first_token, b.tokens, b.generation, b.right));
-  out["first"] = first, out["blocks"] = blocks, out["what_happened"] = happened;
+  out["first"] = first, out["blocks"] = blocks, out["what_happened"] = happened, out["causes"] = causes;
   return out;
 }
 
