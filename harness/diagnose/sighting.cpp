@@ -164,8 +164,7 @@ Element element_of(const Who& who) {
 // Elements of an output, by their order.
 class OutputLens {
  public:
-  OutputLens(const Script& script, const Action& read, int backing)
-      : shape_(output_shape(script, read)), backing_(backing) {}
+  OutputLens(const Action& read, TokenRange tokens, int backing) : shape_(output_shape(read, tokens)), backing_(backing) {}
   /// The bytes of the number that begins there are consecutive; at() knows the first.
   bool same_number(Place first, Place other) const {
     return first.backing == other.backing && first.offset / 4 == other.offset / 4;
@@ -225,7 +224,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   };
   const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
   std::optional<OutputLens> output;
-  if (a.op == Operation::read) output.emplace(script(), a, evidence_.arena.output(a.output));
+  if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.arena.output(a.output));
   std::optional<Whereabouts> places;
   if (!from.empty())
     places.emplace(

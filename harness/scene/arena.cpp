@@ -26,6 +26,21 @@ std::vector<const Action*> all_reads(const Script& script) {
   return out;
 }
 
+/// The most that it ever has, as intended or not.
+TokenRange most_tokens(const Script& script, const std::string& request) {
+  const auto found = script.requests.find(request);
+  if (found == script.requests.end()) return {};
+  TokenRange out{found->second.first_token, found->second.tokens};
+  const auto more = [&](const Action& a) {
+    if (a.op == Operation::assign && a.request == request) out.count = std::max(out.count, a.tokens.value_or(0));
+  };
+  for (const Step& step : script.steps) {
+    more(step.intended);
+    std::ranges::for_each(step.actual, more);
+  }
+  return out;
+}
+
 }  // namespace
 
 // The same few view texts are queried again and again.
@@ -76,7 +91,7 @@ Arena::Arena(const Script& script) : script_(script) {
   std::map<std::string, std::int64_t> outputs;
   for (const Action* read : all_reads(script)) {
     std::int64_t& bytes = outputs[read->output];
-    bytes = std::max(bytes, output_shape(script, *read).bytes());
+    bytes = std::max(bytes, output_shape(*read, most_tokens(script, read->request)).bytes());
   }
   for (const auto& [name, bytes] : outputs) {
     Backing backing;
@@ -148,10 +163,14 @@ int Arena::output(const std::string& name) const {
   return -1;
 }
 
-Place Arena::place(const std::string& name) const {
+Place Arena::place(const std::string& name) const { return spot(name).place; }
+
+std::int64_t Arena::bytes_of(const std::string& name) const { return spot(name).bytes; }
+
+const Arena::Spot& Arena::spot(const std::string& name) const {
   std::string known;
   for (const Spot& spot : spots_) {
-    if (spot.name == name) return spot.place;
+    if (spot.name == name) return spot;
     known += (known.empty() ? "" : ", ") + spot.name;
   }
   fail("expected a memory with one backing, or one allocation of a memory, found '" + name + "'; there are " + known);
@@ -210,7 +229,19 @@ std::int64_t OutputSection::bytes() const {
   return n(kv) * n(layers) * n(tokens) * n(heads) * (row_bits() / 8);
 }
 
-OutputShape output_shape(const Script& script, const Action& read) {
+TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request) {
+  const auto found = script.requests.find(request);
+  if (found == script.requests.end()) return {};
+  TokenRange out{found->second.first_token, found->second.tokens};
+  for (const Step& each : script.steps) {
+    if (each.name == step) break;
+    const Action& a = each.intended;
+    if (a.op == Operation::assign && a.request == request) out.count = a.tokens.value_or(out.count);
+  }
+  return out;
+}
+
+OutputShape output_shape(const Action& read, TokenRange tokens) {
   using layout::Axis;
   using layout::Component;
   const auto choose = [](const Picks& picks, const std::set<std::int64_t>& all) {
@@ -242,13 +273,12 @@ OutputShape output_shape(const Script& script, const Action& read) {
     section.kv = choose(read.pick.kv, found[Axis::kv]), section.layers = choose(read.pick.layers, found[Axis::layer]);
     section.heads = choose(read.pick.heads, found[Axis::head]),
     section.channels = choose(read.pick.channels, found[Axis::channel]);
-    const auto request = script.requests.find(read.request);
     if (!blocked) {
       section.tokens = {0};  // of no token: once
     } else if (read.pick.tokens) {
       section.tokens = *read.pick.tokens;
-    } else if (request != script.requests.end()) {
-      for (std::int64_t i = 0; i < request->second.tokens; ++i) section.tokens.push_back(request->second.first_token + i);
+    } else {
+      for (std::int64_t i = 0; i < tokens.count; ++i) section.tokens.push_back(tokens.first + i);
     }
     shape.sections.push_back(std::move(section));
   }
@@ -259,7 +289,8 @@ OutputSection place_in_output(const Script& script, const std::string& step, con
   const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
   if (meant == script.steps.end() || meant->intended.op != Operation::read || meant->intended.output != read.output)
     return own;
-  const OutputShape shape = output_shape(script, meant->intended);
+  const Action& intended = meant->intended;
+  const OutputShape shape = output_shape(intended, tokens_before(script, step, intended.request));
   const auto at = std::find_if(shape.sections.begin(), shape.sections.end(),
                                [&](const OutputSection& s) { return s.component == own.component; });
   if (at == shape.sections.end() || at->width != own.width) return own;

@@ -47,6 +47,8 @@ class Arena {
   int output(const std::string& name) const;
   /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
   Place place(const std::string& name) const;
+  /// How many bytes have that name.
+  std::int64_t bytes_of(const std::string& name) const;
   /// Where each allocation of a view's cache begins (without view.offset). `cache`: cache_of(view). With as many allocations
   /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one backing, places them consecutively
   /// from there.
@@ -62,6 +64,7 @@ class Arena {
     Place place;
     std::int64_t bytes{0};
   };
+  const Spot& spot(const std::string& name) const;
   void add(const std::string& name, const Memory& memory, const Script& script);
   std::vector<Backing> backings_;
   std::vector<Spot> spots_;  ///< allocations, and whole memories
@@ -70,6 +73,13 @@ class Arena {
 
 /// The planes that a view uses, from its resolved text.
 layout::Cache cache_of(const View& view);
+
+/// Tokens of a request.
+struct TokenRange {
+  std::int64_t first{0}, count{0};
+};
+/// Those that it has before a step of the intended sequence.
+TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request);
 
 /// The elements of one component in the output of a `read`: for kv, for layer, for token, for head, for channel.
 struct OutputSection {
@@ -85,7 +95,8 @@ struct OutputShape {
   std::vector<OutputSection> sections;
   std::int64_t bytes() const { return sections.empty() ? 0 : sections.back().begin + sections.back().bytes(); }
 };
-OutputShape output_shape(const Script& script, const Action& read);
+/// `tokens`: those that its request has at that time.
+OutputShape output_shape(const Action& read, TokenRange tokens);
 /// Where a section that is read lies: its place in the output of the intended read if it is part of it, otherwise its own
 /// place.
 OutputSection place_in_output(const Script& script, const std::string& step, const Action& read,

@@ -150,7 +150,8 @@ void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t laye
 void Recorder::read(const Play& play) {
   const Action& a = play.action;
   Reading reading(*this, a);
-  for (const OutputSection& part : output_shape(script_, a).sections) {
+  const RequestNow& now = reading.now;
+  for (const OutputSection& part : output_shape(a, {now.first_token, now.tokens}).sections) {
     // A partial read leaves the rest of the output alone.
     const OutputSection whole = place_in_output(script_, play.step, a, part);
     const Placed at(part, whole);

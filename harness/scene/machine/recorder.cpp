@@ -471,7 +471,7 @@ void Recorder::registration(const Play& play) {
   }
   if (places.empty() || places.size() == 1) {
     places = {arena_.place(a.memory)};
-    sizes = {arena_.backings()[static_cast<std::size_t>(places[0].backing)].bytes - places[0].offset};
+    sizes = {arena_.bytes_of(a.memory)};
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t begin = places[i].offset + a.to_offset;

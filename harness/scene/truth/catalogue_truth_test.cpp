@@ -97,5 +97,28 @@ INSTANTIATE_TEST_SUITE_P(All, CatalogueCases, ::testing::ValuesIn(files()), [](c
   return name;
 });
 
+// In a pool, a registration of one allocation ends with it, not with the pool; a request is read as it is by then.
+TEST(CatalogueTruth, RegistrationsInAPoolAndReadsAfterAnAssign) {
+  const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
+  const auto cases = catalogue::parse_cases(R"(
+case: t/pool
+geometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C", pool: true, gap: 640}
+  C: {template: "L x K B N H C"}
+requests: {A: {tokens: 5, blocks: {P: [3, 0], C: [5, 1]}}}
+steps:
+  - register: {memory: P/kv.L0}
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C, layers: 0}
+  - move: {request: A, from: P, to: C, layers: 1}
+  - assign: {request: A, tokens: 7}
+  - write: {request: A, to: C, tokens: [5, 6]}
+  - read: {request: A, from: C}
+)",
+                                            "f.yaml", &all);
+  expect_machine_to_do_what_is_meant(resolve_script(cases.at(0), all));
+}
+
 }  // namespace
 }  // namespace kvcts::script::testing

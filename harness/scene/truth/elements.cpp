@@ -292,7 +292,7 @@ void Painter::read() {
   const Action& a = *action_;
   if (a.decode) parts_ = "all";
   const std::int64_t first_token = request().first_token;
-  const OutputShape shape = output_shape(script_, a);
+  const OutputShape shape = output_shape(a, {first_token, request().tokens});
   const int out = arena_.output(a.output);
   if (out < 0) fail("there is no output '" + a.output + "'");
   const auto all = stops(a.from, a.from_blocks, a.pick, a.decode);

@@ -528,6 +528,26 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
   EXPECT_EQ(p.words_at("C/kv.L0", 0), "K layer 0 token 8 head 0 channel 0, generation 3");
 }
 
+TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
+  for (const std::int64_t tokens : {12, 4}) {
+    Script s = two_sides("L x K B N H C", "L x K B N H C");
+    Action a = action(Operation::assign, "r");
+    a.tokens = tokens;
+    add(s, a);
+    add(s, write(s, "r", "P"));
+    Action r = action(Operation::read, "r");
+    r.from = {whole(s, "P")};
+    add(s, r);
+    const std::int64_t row = 3 * 8 * 2, kv = 2 * tokens * row;  // K and V: layers, tokens, heads, channels
+    Painted p(s);
+    EXPECT_EQ(p.words_at("read3", (tokens - 1) * row),
+              "K layer 0 token " + std::to_string(tokens - 1) + " head 0 channel 0, generation 3");
+    EXPECT_EQ(p.words_at("read3", kv), "V layer 0 token 0 head 0 channel 0, generation 3");
+    EXPECT_EQ(p.words_at("read3", 2 * kv - row),
+              "V layer 1 token " + std::to_string(tokens - 1) + " head 0 channel 0, generation 3");
+  }
+}
+
 TEST(Truth, HowASequenceEnds) {
   struct End {
     Action step;
