@@ -79,5 +79,28 @@ TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
   EXPECT_LT(peak, memory_needed(script));
 }
 
+// Blocks exchanged with channels would make rows of a million channels: without a limit this takes minutes.
+TEST(Memory, APoolOfAMillionBlocksIsSearched) {
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
+  const Script wrong = resolve_script(catalogue::parse_cases(R"(
+case: t/vast
+dtype: fp8_e4m3
+geometry: {layers: 1, blocks: 1200000, block_size: 64, kv: 1, heads: 1, head_dim: 128}
+memory: {I: {layout: vllm-dsa-indexer, sparse: true, guard_below: 0x200000000}}
+requests: {A: {tokens: 150, blocks: {I: [5, 1100000, 1050000]}}}
+steps:
+  - write: {request: A, to: I}
+  - read:
+      request: A
+      from: I
+      actually:
+        - intended: {parts: data}
+        - intended: {parts: scales, from: {of: I, arithmetic: {bits: 32, unit: elements, of: product}}}
+)",
+                                                             "f.yaml", &all)[0],
+                                      all);
+  EXPECT_EQ(run_script(wrong, 1).diagnosis.fault_class, FaultClass::int32_overflow);
+}
+
 }  // namespace
 }  // namespace kvcts::script

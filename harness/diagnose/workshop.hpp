@@ -131,6 +131,8 @@ class Workshop {
  private:
   bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
   void remember(Partial partial);
+  bool is_vast(const Bodies& bodies);
+  std::optional<double> most_meant_;  ///< elements of a block, over the views of all steps
   /// A few elements of a changed step: how many of them lie where it would have moved them. None are asked where that says
   /// nothing.
   struct Probed {

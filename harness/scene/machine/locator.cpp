@@ -84,6 +84,11 @@ ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(memory_
     const layout::Box& box = planes_.back().domain();
     block_size_ = std::max(block_size_, box.hi[Axis::slot]);
     blocks_ = std::max(blocks_, box.hi[Axis::block]);
+    double elements = 1;
+    for (const Axis axis : layout::all_axes) {
+      if (axis != Axis::block) elements *= static_cast<double>(box.hi[axis] - box.lo[axis]);
+    }
+    elements_ += elements;
   }
 }
 

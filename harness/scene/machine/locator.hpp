@@ -62,11 +62,13 @@ class ViewLocator {
   const std::string& memory() const { return memory_; }
   std::int64_t block_size() const { return block_size_; }  ///< slots of a block
   std::int64_t blocks() const { return blocks_; }
+  double elements() const { return elements_; }  ///< of a block; those of its planes that have none
 
  private:
   std::vector<PlaneLocator> planes_;
   std::string memory_;
   std::int64_t align_{1}, block_size_{1}, blocks_{1};
+  double elements_{0};
 };
 
 /// Cache of views by content, for one arena.

@@ -1,5 +1,7 @@
 // A read: gathers elements of a request into a separate output, as raw bytes or decoded.
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
 
 #include "layout/checked.hpp"
 #include "scene/machine/recorder.hpp"
@@ -16,9 +18,17 @@ std::int64_t size(const std::vector<std::int64_t>& list) { return static_cast<st
 
 // By coordinate in a larger output; by order in one of equal size, where a coordinate may occur twice.
 std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
-  std::vector<std::int64_t> at;
-  for (const std::int64_t value : own)
-    at.push_back(own == all ? size(at) : std::find(all.begin(), all.end(), value) - all.begin());
+  std::vector<std::int64_t> at(own.size());
+  if (own == all) {
+    std::iota(at.begin(), at.end(), 0);
+    return at;
+  }
+  std::unordered_map<std::int64_t, std::int64_t> first;
+  for (std::size_t i = 0; i < all.size(); ++i) first.emplace(all[i], static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const auto found = first.find(own[i]);
+    at[i] = found == first.end() ? size(all) : found->second;
+  }
   return at;
 }
 
