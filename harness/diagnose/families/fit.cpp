@@ -53,12 +53,12 @@ Steps steps_of(const std::vector<Sample>& samples) {
 
 // A view with these steps and bases; planes with one code per address (no 4-bit codes, no axis of several modes).
 std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts,
-                                    const std::vector<Sample>& samples) {
+                                    const std::vector<Sample>& samples, Component of) {
   layout::Cache out = declared;
   const Steps steps = steps_of(samples);
   bool changed = false;
   for (layout::Plane& plane : out.planes) {
-    if (plane.component != Component::data || layout::bits(plane.dtype) < 8) continue;
+    if (plane.component != of || layout::bits(plane.dtype) < 8) continue;
     for (layout::Mode& mode : plane.modes) {
       const auto step = steps.bytes[static_cast<std::size_t>(mode.axis)];
       const auto same =
@@ -89,6 +89,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     plane.offset = base;
   }
   if (!changed) return std::nullopt;
+  if (of != Component::data) return out;
   // Scales inside rows of data move with them.
   const auto is_data = [](const layout::Plane& p) { return p.component == Component::data; };
   const auto was = std::find_if(declared.planes.begin(), declared.planes.end(), is_data);
@@ -189,13 +190,14 @@ void propose_fits(Workshop& w) {
         for (const Place& p : starts) backings.insert(p.backing);
         const std::int64_t slots = slots_of(views[v]);
         const Ids ids = table_at(w, i, at_source, v).value_or(Ids{});
-        std::vector<Sample> samples;
+        std::map<Component, std::vector<Sample>> samples;
         const auto coordinate = [&](const Element& e) -> std::optional<layout::Coord> {
-          const std::int64_t position = e.token ? *e.token - request->first_token : -1;
-          if (position < 0 || position / slots >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
+          const std::int64_t entry = e.token ? entry_of(*request, views[v], *e.token) : -1;
+          if (entry < 0 || entry >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
           layout::Coord c;
           c[Axis::layer] = e.layer, c[Axis::kv] = e.kv, c[Axis::head] = e.head, c[Axis::channel] = e.channel;
-          c[Axis::block] = ids[static_cast<std::size_t>(position / slots)], c[Axis::slot] = position % slots;
+          c[Axis::block] = ids[static_cast<std::size_t>(entry)];
+          c[Axis::slot] = (*e.token - request->first_token) % slots;
           return c;
         };
         const auto put_where = [&](const Element& e) {
@@ -208,54 +210,64 @@ void propose_fits(Workshop& w) {
           return out;
         };
         for (const Sighting& s : w.sightings(i)) {
-          if (!s.from || s.from->component != Component::data) continue;
+          if (!s.from) continue;
+          auto& some = samples[s.from->component];
+          if (some.size() == 20000) continue;
           if (at_source && s.at) {
             // What should be c here is elsewhere in the source.
             const auto c = coordinate(s.asked);
-            if (c && s.source && backings.contains(s.source->backing)) samples.push_back({*c, *s.source});
+            if (c && s.source && backings.contains(s.source->backing)) some.push_back({*c, *s.source});
           } else if (!at_source && backings.contains(s.clue->backing)) {
-            if (const auto c = coordinate(put_where(*s.from))) samples.push_back({*c, {s.clue->backing, s.clue->offset}});
-          }
-          if (samples.size() == 20000) break;
-        }
-        if (samples.size() < 4) continue;
-        const auto now = fitted(declared, starts, samples);
-        if (!now) continue;
-        std::string words;
-        std::size_t numbers = 0;
-        FaultClass fault_class = class_of(declared, *now, words, numbers);
-        // A base counted in elements of another width, in memory that holds both.
-        if (const auto memory = w.script().memories.find(memory_of(views[v]));
-            memory != w.script().memories.end() && !now->planes.empty()) {
-          const std::int64_t base = memory->second.view.offset,
-                             moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
-          const bool ratio = base != 0 && moved != base &&
-                             (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
-          for (const auto& [name, other] : w.script().memories) {
-            const layout::Cache there = cache_of(other.view);
-            if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
-            if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
-              fault_class = FaultClass::dtype_reinterpreted, words = "a base counted in elements of another width";
+            if (const auto c = coordinate(put_where(*s.from))) some.push_back({*c, {s.clue->backing, s.clue->offset}});
           }
         }
-        // Two plain causes at once are simpler than a map with more than two wrong numbers.
-        w.involved(numbers > 2);
-        Action body = a;
-        (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
-        w.attempt(fault_class, name_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
-        // The same belief in every step that touches the memory.
-        Bodies bodies = w.bodies();
-        for (auto& actions : bodies) {
-          for (Action& other : actions) {
-            for (auto* seen : {&other.from, &other.to}) {
-              for (View& view : *seen) {
-                if (view.of == views[v].of && view.cache == views[v].cache) view.cache = layout::to_text(*now);
+        for (const Component component : {Component::data, Component::scale}) {
+          if (samples[component].size() < 4) continue;
+          const auto now = fitted(declared, starts, samples[component], component);
+          if (!now) continue;
+          std::string words;
+          std::size_t numbers = 0;
+          FaultClass fault_class = class_of(declared, *now, words, numbers);
+          // A base counted in elements of another width, in memory that holds both.
+          if (const auto memory = w.script().memories.find(memory_of(views[v]));
+              memory != w.script().memories.end() && !now->planes.empty()) {
+            const std::int64_t base = memory->second.view.offset,
+                               moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
+            const bool ratio = base != 0 && moved != base &&
+                               (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
+            for (const auto& [name, other] : w.script().memories) {
+              const layout::Cache there = cache_of(other.view);
+              if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
+              if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
+                fault_class = FaultClass::dtype_reinterpreted, words = "a base counted in elements of another width";
+            }
+          }
+          if (component == Component::scale) fault_class = FaultClass::scale_misplaced, words = "scales with " + words;
+          // Two plain causes at once are simpler than a map with more than two wrong numbers.
+          w.involved(numbers > 2);
+          Action body = a;
+          (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
+          w.attempt(fault_class, name_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
+          // The same belief in every step that touches the memory, or in those that do the same with it.
+          Bodies all = w.bodies(), alike = w.bodies();
+          for (std::size_t k = 0; k < all.size(); ++k) {
+            for (std::size_t n = 0; n < all[k].size(); ++n) {
+              for (const bool source : {true, false}) {
+                auto& seen = source ? all[k][n].from : all[k][n].to;
+                for (std::size_t view = 0; view < seen.size(); ++view) {
+                  if (seen[view].of != views[v].of || seen[view].cache != views[v].cache) continue;
+                  seen[view].cache = layout::to_text(*now);
+                  if (all[k][n].op == a.op && source == at_source)
+                    (source ? alike[k][n].from : alike[k][n].to)[view].cache = seen[view].cache;
+                }
               }
             }
           }
+          w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(all));
+          w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is " + (at_source ? "read: " : "written: ") + words,
+                    std::move(alike));
+          w.involved(false);
         }
-        w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(bodies));
-        w.involved(false);
       }
     }
   }

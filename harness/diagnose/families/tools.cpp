@@ -34,6 +34,15 @@ std::pair<std::int64_t, std::int64_t> domain_of(const View& view, Axis axis) {
   return out;
 }
 
+std::int64_t entry_of(const Request& request, const View& view, std::int64_t token) {
+  if (token < request.first_token) return -1;
+  const std::int64_t position = (token - request.first_token) / slots_of(view);
+  const Ids positions = positions_in(request, view);
+  if (positions.empty()) return position;
+  const auto found = std::ranges::find(positions, position);
+  return found == positions.end() ? -1 : found - positions.begin();
+}
+
 std::optional<Ids> table_of(const Workshop& w, std::size_t step, const std::string& request, const std::string& memory) {
   const auto r = w.request_at(step, request);
   if (!r) return std::nullopt;
@@ -63,15 +72,13 @@ Ids table_shown(const Workshop& w, std::size_t step, bool at_source, const std::
   const auto table = table_at(w, step, at_source);
   const auto request = w.request_at(step, a.request);
   if (!table || !request || views.empty()) return table.value_or(Ids{});
-  const std::int64_t n = slots_of(views.front());
+  const auto entry = [&](std::int64_t token) { return entry_of(*request, views.front(), token); };
   TableVotes votes;
   for (const Sighting* s : part) {
     if (!s->from || !s->at) continue;
-    if (at_source && s->asked.token && s->from->block >= 0)
-      ++votes[(*s->asked.token - request->first_token) / n][s->from->block];
+    if (at_source && s->asked.token && s->from->block >= 0) ++votes[entry(*s->asked.token)][s->from->block];
     if (!at_source && s->from->token && s->at->block >= 0)
-      ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token) - request->first_token) / n]
-             [s->at->block];
+      ++votes[entry(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token))][s->at->block];
   }
   return outvoted(*table, votes);
 }

@@ -31,6 +31,8 @@ std::int64_t slots_of(const View& view);
 /// First and last + 1 coordinate of an axis.
 std::pair<std::int64_t, std::int64_t> domain_of(const View& view, layout::Axis axis);
 
+/// The entry of a request's table in a view's memory that has a token; -1: none has.
+std::int64_t entry_of(const Request& request, const View& view, std::int64_t token);
 /// A request's table in a memory at a step, including earlier assignments.
 std::optional<Ids> table_of(const Workshop& w, std::size_t step, const std::string& request, const std::string& memory);
 /// A step's table at one of its views: its own list, or the table of its request.
