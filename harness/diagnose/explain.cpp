@@ -337,11 +337,11 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues,
                     expectation,       evidence.names, evidence.seed};
       Workshop second(rest, workshop);
-      second.allow(3000);
+      second.allow_only(3000);
       for (const Family& family : families()) {
         if (family.cost > most) break;
         second.ask(family);
-        if (second.found() || second.spent()) break;
+        if (second.found() || second.exhausted()) break;
       }
       tried += second.tried();
       if (!second.found()) return std::nullopt;
@@ -442,7 +442,7 @@ Explanation explain(Evidence evidence) {
     }
     workshop.ask(family);
     if (first && workshop.found()) workshop.allow_only(for_others / (1 + bytes / of_bytes));
-    if (workshop.spent()) break;
+    if (workshop.exhausted()) break;
   }
   if (!workshop.exact().empty()) return finish(workshop.exact());
   if (workshop.second()) return finish({*workshop.second()});

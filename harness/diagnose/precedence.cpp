@@ -28,6 +28,7 @@ const std::vector<Family>& families() {
       {"where it went", 1.7, propose_ways_out},
       {"something extra", 1.8, propose_extra},
       {"ids, whatever they are", 1.9, propose_shown_lists},
+      {"several at another time", 1.9, propose_orders_together},
       {"a part of a step", 2.0, propose_parts},
       {"another memory or request", 2.0, propose_memories},
       {"more or fewer tokens", 2.1, propose_lengths},

@@ -312,9 +312,23 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
   if (known) return *known;
   known.emplace();
   std::vector<Fact> all;
+  // Of scales only where nothing else is wrong.
+  const auto wrong = [&](bool scales) {
+    const auto such = [&](const Who& who) {
+      return who.kind == Who::Kind::tag && (who.component != layout::Component::data) == scales;
+    };
+    return std::ranges::any_of(clues().all, [&](const Clue& c) { return c.wrong && (such(c.must) || such(c.is)); });
+  };
+  const bool data = wrong(false) || !wrong(true);
+  const Selection& pick = action(step).pick;
+  const auto sent = [&](const Element& e) {
+    return e.token && picked(pick.kv, e.kv) && picked(pick.layers, e.layer) && picked(pick.tokens, *e.token) &&
+           picked(pick.heads, e.head);
+  };
   for (const Sighting& s : sightings(step)) {
-    if (s.source && s.from->component == layout::Component::data && layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
-      all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken});
+    if (s.source && (s.from->component == layout::Component::data) == data &&
+        layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
+      all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
   }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
@@ -323,11 +337,11 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
 }
 
 // Of a move or a read.
-double Workshop::agreement(std::size_t step, const Action& body) {
-  if (body.op != Operation::move || body.from.size() != 1 || body.to.size() != 1) return 0;
+Workshop::Agreement Workshop::agreement(std::size_t step, const Action& body) {
+  if (body.op != Operation::move || body.from.size() != 1 || body.to.size() != 1) return {};
   const auto& asked = facts(step);
   const auto request = request_at(step, body.request);
-  if (asked.empty() || !request) return 0;
+  if (asked.empty() || !request) return {};
   const Request& r = *request;
   const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]),
                 r.first_token);
@@ -344,17 +358,17 @@ double Workshop::agreement(std::size_t step, const Action& body) {
     const auto place = from.at(*x);
     return place && *place == fact.from;
   };
-  // From all, or from what lies where this step writes: several steps may share a destination.
-  const auto share = [&](bool taken) {
+  const auto share = [&](const auto& of) {
     std::size_t agree = 0, seen = 0;
     for (const Fact& fact : asked) {
-      if (taken && !fact.taken) continue;
+      if (!of(fact)) continue;
       if (++seen == 9 && agree == 0) return 0.0;
       agree += agrees(fact);
     }
     return seen == 0 ? 0.0 : static_cast<double>(agree) / static_cast<double>(seen);
   };
-  return std::max(share(false), share(true));
+  return {share([](const Fact&) { return true; }), share([](const Fact& f) { return f.taken; }),
+          share([](const Fact& f) { return f.sent; })};
 }
 
 const std::vector<Image>& Workshop::images_before(std::size_t step) {

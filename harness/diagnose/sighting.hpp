@@ -75,7 +75,8 @@ struct Sighting {
 /// have done with addresses without playing it.
 struct Fact {
   Place to, from;
-  bool taken{false};  ///< moved by the step to its place: other steps may have moved the rest
+  bool taken{false};  ///< it lies where the step writes: other steps may have moved the rest
+  bool sent{false};   ///< it comes from where the step reads
 };
 
 /// The source of a destination's pick, and the destination of a source's pick.

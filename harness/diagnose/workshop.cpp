@@ -307,6 +307,8 @@ void Workshop::ask(const Family& family) {
   begun_ = exact_.size();
   ++family_;
   cost_ = family.cost, dearer_ = 0;
+  constexpr std::int64_t of_each = 1000;  // no family starves those behind it
+  allow(of_each);
   family.propose(*this);
 }
 
@@ -419,21 +421,21 @@ bool Workshop::attempt(FaultClass given_class, const std::string& words, std::si
   const FaultClass fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
   Bodies changed = base_;
   if ((piece_ && step != piece_->step) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
-  double agrees = 0;
+  Agreement agrees;
   try {
     agrees = agreement(step, body);
   } catch (const std::exception&) {
     return false;  // a view of something that does not exist
   }
-  if (agrees == 0 && !plausible(step, body)) return false;
+  if (agrees.best() == 0 && !plausible(step, body)) return false;
   changed[step] = {body};
-  const double plain = agrees > 0.99 ? agreement(step, action(step)) : 0;
-  if (agrees > 0.99 && agrees > plain) {
+  const Agreement plain = agrees.best() > 0.99 ? agreement(step, action(step)) : Agreement{};
+  if (agrees.best() > 0.99 && agrees.better_than(plain)) {
     auto& known = locals_[step];
     if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
       known.push_back({fault_class, words, changed});
   }
-  return attempt(fault_class, words, std::move(changed), agrees, plain);
+  return attempt(fault_class, words, std::move(changed), agrees.best(), plain.best());
 }
 
 namespace {

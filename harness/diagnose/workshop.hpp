@@ -51,8 +51,14 @@ class Workshop {
   const std::vector<Sighting>& sightings(std::size_t step);
   /// A sample of them, as places.
   const std::vector<Fact>& facts(std::size_t step);
-  /// The share of a step's facts that this version of it would produce. Also 0 when that is unknown.
-  double agreement(std::size_t step, const Action& body);
+  /// The share of a step's facts that a version of it would produce: of all, of those where this step writes, and of those
+  /// that it reads (several steps may share a memory). Also 0 when that is unknown.
+  struct Agreement {
+    double all{0}, taken{0}, sent{0};
+    double best() const { return std::max({all, taken, sent}); }
+    bool better_than(const Agreement& o) const { return all > o.all || taken > o.taken || sent > o.sent; }
+  };
+  Agreement agreement(std::size_t step, const Action& body);
   Locators& locators() { return common_->locators; }
   /// Names of all bytes before a step, if everything runs as written.
   const std::vector<Image>& images_before(std::size_t step);
@@ -110,9 +116,12 @@ class Workshop {
   std::int64_t tried() const { return tried_; }
   /// Limited by work done, never by the clock: a case gets the same search on every machine.
   bool spent() const { return work_ >= limit_; }
-  void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
-  /// No more than this from here on.
-  void allow_only(std::int64_t more) { limit_ = std::min(limit_, work_ + more); }
+  /// At least this much from here on, unless it is limited already.
+  void allow(std::int64_t more) { limit_ = limited_ ? limit_ : std::max(limit_, work_ + more); }
+  /// No more than this from here on, whatever is allowed later.
+  void allow_only(std::int64_t more) { limit_ = std::min(limit_, work_ + more), limited_ = true; }
+  /// No family can propose any more.
+  bool exhausted() const { return limited_ && spent(); }
   /// Explains part of the failure.
   struct Partial {
     double share{0};         ///< of the wrong bytes
@@ -193,6 +202,7 @@ class Workshop {
   std::optional<Hypothesis> second_, late_;
   bool involved_{false};
   std::int64_t tried_{0}, refuted_{0};
+  bool limited_{false};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count several times
 };
 

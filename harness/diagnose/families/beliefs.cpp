@@ -59,7 +59,7 @@ bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
     const Action& a = w.action(use.step);
     if (a.op != Operation::move || a.from.size() != 1 || a.to.size() != 1 || w.facts(use.step).empty()) continue;
     asked = true;
-    if (w.agreement(use.step, bodies[use.step].front()) > 0.99) return true;
+    if (w.agreement(use.step, bodies[use.step].front()).best() > 0.99) return true;
   }
   return !asked;
 }
@@ -67,7 +67,6 @@ bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
 }  // namespace
 
 void propose_some_beliefs(Workshop& w) {
-  w.allow(1500);
   // Memories declared alike share one idea, too.
   std::map<std::string, Uses> by_memory, by_layout;
   std::map<std::string, std::string> layout_of;

@@ -62,6 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
                     Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
                     Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
+                    Need{"several at another time", "field/times.yaml", "field/layers-sent-before-they-are-computed"},
                     Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
                     Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
                     Need{"another time", "field/times.yaml", "field/aborted-transfer-lands-late"},
@@ -70,11 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
                     Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
 
-// 40 s each; the family has a quick one above.
+// Slower; the family has a quick one above.
 INSTANTIATE_TEST_SUITE_P(Nightly, Families,
-                         testing::Values(Need{"the same mistake in several steps", "field/times.yaml",
-                                              "field/layers-sent-before-they-are-computed"},
-                                         Need{"the same mistake in several steps", "field/tables.yaml",
+                         testing::Values(Need{"the same mistake in several steps", "field/tables.yaml",
                                               "field/batch-with-the-tables-of-others"},
                                          Need{"the same mistake in several steps", "field/ranks.yaml",
                                               "field/batch-with-heads-of-the-other-rank"}));
@@ -178,6 +177,90 @@ TEST(Families, SomethingExtraIsSaidAsTheStepThatItIs) {
                                        "  - nothing: {name: late, actually: [{move: {request: A, from: P, to: C}}]}\n");
   EXPECT_EQ(again.fault_class, FaultClass::stale_block) << again.text;
   EXPECT_NE(again.text.find("'move2' happened again in 'late', where nothing was meant"), std::string::npos) << again.text;
+}
+
+// Chunks of a prefill, of which the blocks across a boundary were sent by none.
+TEST(Families, SeveralStepsMayEachLackSomething) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/told
+geometry: {layers: 2, block_size: 8, heads: 1, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C", geometry: {blocks: 6}}
+  D: {template: "L x B K H N C", geometry: {blocks: 6}}
+requests: {A: {tokens: 37, blocks: {P: [3, 0, 5, 2, 1], D: [4, 1, 0, 3, 2]}}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: D, tokens: "0..11", actually: {tokens: "0..8"}}
+  - move: {request: A, from: P, to: D, tokens: "11..27", actually: {tokens: "16..24"}}
+  - move: {request: A, from: P, to: D, tokens: "27..37", actually: {tokens: "32..37"}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::truncated) << why.text;
+  EXPECT_NE(why.text.find("only 8 of 11 tokens in 'move2'; only 8 of 16 tokens in 'move3'; only 5 of 10"), std::string::npos)
+      << why.text;
+}
+
+// A sliding window: the table's entries are not the request's first blocks.
+TEST(Families, IdsOfAWindowAreReadOffTheBytes) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/told
+geometry: {layers: 1, block_size: 4, heads: 2, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C", geometry: {blocks: 8}}
+  D: {template: "L x K B N H C", geometry: {blocks: 6}}
+requests:
+  A: {tokens: 22, blocks: {P: [6, 7, 2], D: [1, 5, 3]}, positions: {P: [3, 4, 5], D: [3, 4, 5]}}
+steps:
+  - write: {request: A, to: P, tokens: "12..22"}
+  - move: {request: A, from: P, to: D, tokens: "12..22", actually: {from_blocks: [0, 6, 7]}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::wrong_block_id) << why.text;
+  EXPECT_EQ(why.text.find("blocks [0, 6, 7] instead of [6, 7, 2] of P in 'move2'"), 0u) << why.text;
+}
+
+// One buffer for all layers, sent before it is filled.
+TEST(Families, APipelineMayRunOneStepAhead) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/told
+geometry: {layers: 3, block_size: 8, heads: 2, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C", geometry: {blocks: 6}}
+  S: {side: staging, template: "B K N H C", geometry: {layers: 1, blocks: 3}}
+  D: {template: "L x B K N H C", geometry: {blocks: 7}}
+requests: {A: {tokens: 18, blocks: {P: [5, 1, 3], S: [0, 1, 2], D: [6, 2, 4]}}}
+steps:
+  - write: {request: A, to: P}
+  - move: {name: s0, request: A, from: P, to: {of: S, geometry: {layers: 1, first_layer: 0}}, layers: 0}
+  - move: {request: A, from: {of: S, geometry: {layers: 1, first_layer: 0}}, to: D, layers: 0, actually: {before: s0}}
+  - move: {name: s1, request: A, from: P, to: {of: S, geometry: {layers: 1, first_layer: 1}}, layers: 1}
+  - move: {request: A, from: {of: S, geometry: {layers: 1, first_layer: 1}}, to: D, layers: 1, actually: {before: s1}}
+  - move: {name: s2, request: A, from: P, to: {of: S, geometry: {layers: 1, first_layer: 2}}, layers: 2}
+  - move: {request: A, from: {of: S, geometry: {layers: 1, first_layer: 2}}, to: D, layers: 2, actually: {before: s2}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::read_before_ready) << why.text;
+  EXPECT_EQ(why.text.find("several steps happened at another time"), 0u) << why.text;
+}
+
+// The step between layers of the scales, by the other pool's blocks; in both moves, and the codes are right.
+TEST(Families, AStepOfScalesIsReadOffTheBytes) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/told
+dtype: int8_per_token_head
+geometry: {layers: 4, block_size: 8, heads: 3, head_dim: 32}
+memory:
+  P: {side: producer, template: "L x K B N H C & scale L K B N H C", geometry: {blocks: 9}}
+  D: {template: "L x K B N H C & scale L K B N H C", geometry: {blocks: 7}}
+requests:
+  A: {tokens: 21, blocks: {P: [8, 2, 5], D: [1, 6, 0]}}
+  B: {tokens: 13, generation: 2, blocks: {P: [4, 7], D: [3, 5]}}
+steps:
+  - write: {request: A, to: P}
+  - write: {request: B, to: P}
+  - move: {request: A, from: P, to: D, actually: &wrong
+      [{intended: {parts: data}}, {intended: {parts: scales, from: {scale_strides: {layer: 1344}}}}]}
+  - move: {request: B, from: P, to: D, actually: *wrong}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::scale_misplaced) << why.text;
+  EXPECT_EQ(why.text.find("wherever P is read: scales with steps of bytes: layer 1344 instead of 1728"), 0u) << why.text;
 }
 
 // Half of a read with numbers but without their scales.

@@ -332,7 +332,6 @@ void propose_scales(Workshop& w) {
 }
 
 void propose_far_layouts(Workshop& w) {
-  w.allow(1000);
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true, true); });
 }
 

@@ -227,7 +227,6 @@ void propose_strays(Workshop& w, std::size_t i) {
 }  // namespace
 
 void propose_parts(Workshop& w) {
-  w.allow(500);
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op == Operation::nothing) propose_strays(w, i);
@@ -239,7 +238,6 @@ void propose_parts(Workshop& w) {
 }
 
 void propose_part_by_part(Workshop& w) {
-  w.allow(200);
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!w.script().requests.contains(a.request)) continue;

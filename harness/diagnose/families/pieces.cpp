@@ -162,7 +162,7 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
 }
 
 // One search about one part, by the families that cost no more.
-void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::optional<std::int64_t> allowed = {}) {
+void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
   std::vector<Action> pieces = taken_apart(w.action(step), part);
   const Evidence& e = w.evidence();
   Script script = w.script();
@@ -171,11 +171,11 @@ void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::
   Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
   rest.whole_only = true;
   Workshop search(rest, w, {step, std::move(pieces)});
-  if (allowed) search.allow_only(*allowed);
+  search.allow_only(allowed);
   for (const Family& family : families()) {
     if (family.cost > most || family.of_pieces) continue;
     search.ask(family);
-    if (search.found() || search.spent()) break;
+    if (search.found() || search.exhausted()) break;
   }
   for (const Hypothesis& found : search.exact())
     w.attempt(found.fault_class, found.words + ", only " + words_of(part), search.whole(found.bodies));
@@ -266,9 +266,10 @@ void propose_pieces(Workshop& w) {
         continue;
       for (const Part& part : parts_of(w, i, further)) {
         try {
-          constexpr double any = 100;
+          constexpr double most = 3.3;  // no unlikely map of a piece: those fit much
+          constexpr std::int64_t each = 1500;
           if (a.op == Operation::read) look_at_view(w, i, part);
-          if (!w.found()) look_at(w, i, part, any);
+          if (!w.found()) look_at(w, i, part, most, each);
         } catch (const std::exception&) {
           continue;  // no one can have meant these pieces
         }

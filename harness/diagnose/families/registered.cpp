@@ -118,7 +118,6 @@ void propose_exchanged(Workshop& w, const std::vector<std::size_t>& steps) {
 void propose_registered(Workshop& w) {
   const std::vector<std::size_t> steps = registrations(w);
   if (steps.empty()) return;
-  w.allow(200);
   propose_as_seen(w, steps);
   propose_limits(w, steps);
   propose_exchanged(w, steps);

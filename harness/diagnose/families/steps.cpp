@@ -1,5 +1,6 @@
 // Steps that did not happen, happened in part, at another time, or under other options.
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 
@@ -174,11 +175,11 @@ bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
                            ? std::nullopt
                            : table_at(w, i, at_source);
     if (!table) continue;
-    const std::int64_t n = slots_of(theirs.front()), first = w.request_at(i, b.request)->first_token;
+    const Request request = *w.request_at(i, b.request);
     const bool right = std::any_of(w.sightings(i).begin(), w.sightings(i).end(), [&](const Sighting& s) {
       if (!s.taken || s.clue->wrong || s.clue->untouched || !s.asked.token) return false;
-      const auto k = static_cast<std::size_t>(((at_source ? *s.asked.token : *s.at->token) - first) / n);
-      return k < table->size() && (*table)[k] == 0;
+      const std::int64_t k = entry_of(request, theirs.front(), at_source ? *s.asked.token : *s.at->token);
+      return k >= 0 && k < static_cast<std::int64_t>(table->size()) && (*table)[static_cast<std::size_t>(k)] == 0;
     });
     if (right) return true;
   }
@@ -267,7 +268,34 @@ void propose_skips(Workshop& w) {
   }
 }
 
+namespace {
+
+/// What never arrived of one step.
+struct Lack {
+  FaultClass fault_class{};
+  std::string words;
+  std::vector<Action> body;  ///< the step without it; empty: all of it
+};
+
+// Each of several steps without what never arrived of it.
+void propose_lacks(Workshop& w, const std::map<std::size_t, Lack>& lacks) {
+  const bool in_part = std::ranges::any_of(lacks, [](const auto& lack) { return !lack.second.body.empty(); });
+  if (lacks.size() < 2 || !in_part) return;
+  Bodies bodies = w.bodies();
+  std::string words;
+  FaultClass fault_class = lacks.begin()->second.fault_class;
+  for (const auto& [step, lack] : lacks) {
+    bodies[step] = lack.body;
+    if (words.size() < 160) words += (words.empty() ? "" : "; ") + lack.words;
+    if (lack.fault_class != fault_class) fault_class = FaultClass::truncated;
+  }
+  w.attempt(fault_class, words, std::move(bodies));
+}
+
+}  // namespace
+
 void propose_subsets(Workshop& w) {
+  std::map<std::size_t, Lack> lacks;
   // Which values of an axis stayed the same, by the memory that they should have reached.
   struct Part {
     std::set<std::int64_t> all, touched;
@@ -277,6 +305,7 @@ void propose_subsets(Workshop& w) {
     if (!w.moves(i) || a.op == Operation::fill || a.op == Operation::copy) continue;
     std::map<int, Part> axes;
     Part parts;
+    std::vector<std::array<std::int64_t, 5>> lacking;  // coordinates that nothing reached, by axis
     bool four_bits = false;
     const bool written = written_before(w, i);
     for (const Sighting& s : w.sightings(i)) {
@@ -293,6 +322,7 @@ void propose_subsets(Workshop& w) {
         part.all.insert(value);
         if (touched) part.touched.insert(value);
       };
+      if (!touched) lacking.push_back({at.layer, at.kv, *at.token, at.head, at.channel});
       note(axes[0], at.layer), note(axes[1], at.kv), note(axes[3], at.head), note(axes[4], at.channel);
       if (pair && clue.must.kind != Who::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
       if (*at.token != 0 || at.component == layout::Component::data) note(axes[2], *at.token);
@@ -317,20 +347,19 @@ void propose_subsets(Workshop& w) {
       for (const auto* views : {&a.from, &a.to}) {
         const auto table = request->second.blocks.find(memory_of(*views));
         if (views->empty() || table == request->second.blocks.end()) continue;
-        const std::int64_t n = slots_of(views->front());
         std::set<std::int64_t> missing, null;
         std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(),
                             std::inserter(missing, missing.end()));
         std::vector<std::int64_t> ids = table->second, holes = table->second;
+        std::vector<bool> all(ids.size(), true);
+        for (const std::int64_t token : axes[2].all) {
+          const auto k = static_cast<std::size_t>(entry_of(request->second, views->front(), token));
+          if (k >= ids.size()) continue;
+          if (ids[k] == 0) null.insert(token);
+          all[k] = all[k] && missing.contains(token);
+        }
         for (std::size_t k = 0; k < ids.size(); ++k) {
-          bool all = true;
-          for (std::int64_t t = 0; t < n; ++t) {
-            const std::int64_t token = request->second.first_token + static_cast<std::int64_t>(k) * n + t;
-            if (!axes[2].all.contains(token)) continue;
-            if (ids[k] == 0) null.insert(token);
-            all = all && missing.contains(token);
-          }
-          if (all) holes[k] = -1;
+          if (all[k]) holes[k] = -1;
         }
         Action body = a;
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
@@ -355,7 +384,11 @@ void propose_subsets(Workshop& w) {
       Action body = a;
       keep_only(body, member, part.touched);
       w.attempt(fault_class, words(what, part), i, body);
+      const auto kept = [&](const auto& at) { return part.touched.contains(at[static_cast<std::size_t>(axis)]); };
+      if (std::ranges::none_of(lacking, kept)) lacks.try_emplace(i, Lack{fault_class, words(what, part), {body}});
     };
+    if (!lacking.empty() && axes[0].touched.empty())
+      lacks.try_emplace(i, Lack{class_of_absence(w, {i}), name_of(w, i) + " never happened", {}});
     try_axis(0, &Selection::layers, FaultClass::layer_missing, "layers");
     try_axis(1, &Selection::kv, FaultClass::layer_missing, "of K and V");
     try_axis(3, &Selection::heads, FaultClass::head_shard_mapping, "heads");
@@ -377,6 +410,7 @@ void propose_subsets(Workshop& w) {
     keep_only(body, &Selection::layers, axes[0].touched), keep_only(body, &Selection::tokens, axes[2].touched);
     w.attempt(FaultClass::truncated, words("tokens", axes[2]) + ", " + words("layers", axes[0]), i, body);
   }
+  if (!w.found()) propose_lacks(w, lacks);
 }
 
 void propose_lengths(Workshop& w) {
@@ -753,6 +787,14 @@ void propose_orders_together(Workshop& w) {
     }
     attempt(times);
   }
+  // The steps between one pair of memories, each before what it had to wait for: a pipeline that runs one step ahead.
+  std::map<std::pair<std::string, std::string>, Times> routes;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    const auto j = takes(a) ? maker_of(w, i) : std::nullopt;
+    if (j) routes[{memory_of(a.from), memory_of(a.to)}][i] = *j;
+  }
+  for (const auto& [route, times] : routes) attempt(times);
   // All before one step, or after it.
   for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
     Times earlier, later;

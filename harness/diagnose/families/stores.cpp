@@ -161,7 +161,6 @@ void propose_places_seen(Workshop& w, const Shelves& s) {
 void propose_stores(Workshop& w) {
   const Shelves s = shelves_of(w);
   if (s.puts.empty() || s.gets.empty()) return;
-  w.allow(500);
   propose_objects_seen(w, s);
   if (!w.found()) propose_collisions(w, s);
   if (!w.found()) propose_fewer_fields(w);

@@ -107,14 +107,11 @@ void propose_ways_out(Workshop& w) {
 }
 
 void propose_together(Workshop& w) {
-  w.allow(300);
   std::vector<std::size_t> steps;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     if (!w.local(i).empty()) steps.push_back(i);
   }
   propose_shared_orders(w);
-  propose_orders_together(w);
-  if (w.found()) return;
   std::set<FaultClass> asked;
   for (const std::size_t lead : steps.size() < 2 ? std::vector<std::size_t>{} : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {
