@@ -1,6 +1,7 @@
 // A transfer as its list of copies: other lengths, copies joined or posted twice, a truncated list. Each hypothesis is the
 // intended list with one change, so it also explains logs of raw copies that no view of a memory can make.
 #include <algorithm>
+#include <numeric>
 
 #include "diagnose/families/tools.hpp"
 
@@ -31,19 +32,26 @@ std::vector<Copy> copies_of(Workshop& w, std::size_t step) {
   return out;
 }
 
-// The longest stretches that are adjacent at both ends, in whatever order they are moved.
-std::vector<Copy> stretches(std::vector<Copy> list) {
-  std::ranges::sort(list, {}, [](const Copy& copy) { return std::pair(copy.to.backing, copy.to.offset); });
-  std::vector<Copy> out;
-  for (const Copy& copy : list) {
+// The longest stretches that are adjacent at both ends, in the order of their first bytes to be moved.
+std::vector<Copy> stretches(const std::vector<Copy>& list) {
+  std::vector<std::size_t> order(list.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.backing, list[i].to.offset); });
+  std::vector<std::pair<std::size_t, Copy>> found;
+  for (const std::size_t i : order) {
     const auto follows = [&](const Place& before, const Place& here) {
-      return before.backing == here.backing && before.offset + out.back().bytes == here.offset;
+      return before.backing == here.backing && before.offset + found.back().second.bytes == here.offset;
     };
-    if (!out.empty() && follows(out.back().to, copy.to) && follows(out.back().from, copy.from))
-      out.back().bytes += copy.bytes;
-    else
-      out.push_back(copy);
+    if (!found.empty() && follows(found.back().second.to, list[i].to) && follows(found.back().second.from, list[i].from)) {
+      found.back().first = std::min(found.back().first, i);
+      found.back().second.bytes += list[i].bytes;
+    } else {
+      found.emplace_back(i, list[i]);
+    }
   }
+  std::ranges::sort(found, {}, [](const auto& one) { return one.first; });
+  std::vector<Copy> out;
+  for (const auto& [first, copy] : found) out.push_back(copy);
   return out;
 }
 
@@ -138,6 +146,11 @@ void longer(const List& list) {
   if (changed == 0) return;
   attempt(list, FaultClass::over_read,
           std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long", own);
+  for (const std::int64_t times : {2, 4}) {  // the size of another element
+    std::vector<Copy> all = list.meant;
+    for (Copy& copy : all) copy.bytes *= times;
+    attempt(list, FaultClass::over_read, "copies " + std::to_string(times) + " times as long", all);
+  }
   for (const std::int64_t length : lengths) {
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::max(copy.bytes, length);

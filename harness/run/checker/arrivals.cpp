@@ -394,9 +394,21 @@ script::Arrived Arrivals::told(const script::Arena& arena) const {
     tails_came = tails_came || region.tail_came;
     const script::Place start = arena.place(place_name(case_, region.arrived.region));
     auto tail = region.tails.begin();
+    const auto add = [&](const Arrival& one) {
+      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
+    };
+    const Arrival* last = nullptr;
     for (const Arrival& one : region.stretches) {
       if (!one.wrong) continue;
-      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
+      // A few bytes between two stretches of one copy are right by chance, in this pass.
+      constexpr std::int64_t few = 16;
+      if (last && last->home >= 0 && last->home == one.home && one.at - last->at == one.home_offset - last->home_offset) {
+        Arrival between = *last;
+        between.at += last->bytes, between.home_offset += last->bytes, between.bytes = one.at - between.at;
+        if (between.bytes > 0 && between.bytes <= few) add(between);
+      }
+      last = &one;
+      add(one);
       while (tail != region.tails.end() && tail->second <= one.at) ++tail;
       beside_tails = beside_tails || tail == region.tails.end() || one.at < tail->first;
     }

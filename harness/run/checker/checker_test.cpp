@@ -321,6 +321,22 @@ TEST(Checker, NamesWhatOnlyAPieceOfAStepTells) {
   EXPECT_NE(reply.diagnosis.text.find("only V"), std::string::npos) << reply.diagnosis.text;
 }
 
+// Lengths in the model's two bytes, of a cache of one: what is too much lands in the block behind, where some bytes are
+// right by chance.
+TEST(Checker, NamesCopiesTwiceAsLong) {
+  Pair fp8;
+  fp8.geometry = {.layers = 4, .blocks = 7, .block_size = 16, .heads = 4, .head_dim = 32};
+  fp8.scheme = {"fp8_e4m3", layout::Dtype::e4m3fn, {}, {}};
+  fp8.consumer_block_size = 16, fp8.tokens = 41;
+  Bench bench(fp8);
+  auto plan = bench.plan();
+  for (auto& copy : plan.copies) copy.bytes *= 2;
+  bench.execute(plan);
+  const auto reply = bench.compare();
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::over_read) << reply.message;
+  EXPECT_EQ(reply.diagnosis.text.find("copies 2 times as long in 'transfer"), 0u) << reply.diagnosis.text;
+}
+
 // Content that the script has in two places is one for the oracle too, and it has some where the oracle has.
 void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
