@@ -11,7 +11,7 @@
 //   delay_us  of late_write, early and sleep (default 75,000)
 //   every     N: a fault of the data strikes only in every N-th transfer of an agent (default 1)
 //   claims    claims to make in addition to the true ones: "device_evidence=executed,arch=sm_90"
-//   canary    passes (default) | fails | hangs: the canary after a worker hung or died
+//   canary    passes (default) | fails | killed | hangs: the canary after a worker hung or died
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -276,6 +276,7 @@ class FixtureEngine final : public SharedMemoryEngine {
 
   static void canary(const OpenArgs& args) {
     const std::string end = args.take("canary", "passes");
+    if (end == "killed") ::raise(SIGKILL);
     if (end == "fails") throw Failure{KVCTS_E_BACKEND, "the canary fails on purpose"};
     if (end == "hangs") sleep_for_ever();
   }

@@ -1,6 +1,10 @@
 // After a worker hung or died: checks that what its engine shares with other processes, e.g. a device, still works.
 #include <sys/wait.h>
 
+#include <csignal>
+
+#include <fmt/format.h>
+
 #include "run/supervisor/evidence.hpp"
 #include "run/supervisor/lane.hpp"
 #include "run/worker/canary.hpp"
@@ -15,20 +19,28 @@ Task<void> Lane::ask_canary(Attempt& a) {
   if (engine.plugin.empty()) co_return;  // a connector program shares nothing that can be checked
   if (run_.without_canary.contains(engine.plugin) || run_.set_aside.contains(engine.plugin)) co_return;
   const nlohmann::json asked{{"plugin", engine.plugin}, {"options", engine.options}};
-  Child::Spec spec;
-  spec.argv = {run_.programs + "/kvcts-worker", "canary", asked.dump()};
-  spec.name = spec.argv[0];
-  spec.environment = engine.environment;
-  process::UniqueFd filter;
-  if (run_.sandboxes) {
-    constexpr int filter_place = 3;  // after its two streams
-    const process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
-    filter = process::filter_of(sandbox);
-    spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
-    spec.more = {filter.get()};
-  }
   const std::int64_t begin = now_ns();
-  const Told told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
+  // SIGKILL comes from outside, from the kernel for instance: it says nothing of the engine. 137: a sandbox says so.
+  constexpr int most_tries = 3, killed_inside = 128 + SIGKILL;
+  Told told;
+  bool killed = true;
+  for (int tries = 0; killed && tries < most_tries; ++tries) {
+    Child::Spec spec;
+    spec.argv = {run_.programs + "/kvcts-worker", "canary", asked.dump()};
+    spec.name = spec.argv[0];
+    spec.environment = engine.environment;
+    process::UniqueFd filter;  // read to its end by each
+    if (run_.sandboxes) {
+      constexpr int filter_place = 3;  // after its two streams
+      const process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
+      filter = process::filter_of(sandbox);
+      spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
+      spec.more = {filter.get()};
+    }
+    told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
+    killed = told.ended && ((WIFSIGNALED(*told.ended) && WTERMSIG(*told.ended) == SIGKILL) ||
+                            (WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == killed_inside));
+  }
   if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_none) {
     run_.without_canary.insert(engine.plugin);
     co_return;
@@ -37,8 +49,9 @@ Task<void> Lane::ask_canary(Attempt& a) {
   const std::string took = std::to_string((now_ns() - begin) / 1'000'000) + " ms";
   std::string words = passes ? "passes after " + took : told.text;
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  if (!passes && told.ended && !WIFEXITED(*told.ended))
-    words += (words.empty() ? "" : "; ") + std::string("a signal killed its process");
+  if (!passes && told.ended && (!WIFEXITED(*told.ended) || WEXITSTATUS(*told.ended) > 128))
+    words += (words.empty() ? "" : "; ") +
+             (std::string("a signal killed its process") + (killed ? fmt::format(", {} times", most_tries) : ""));
   add_evidence(a.result, "canary", words + "\n");
   if (passes) co_return;
   run_.set_aside.emplace(engine.plugin, "after " + a.result.id + " the canary of " + engine.plugin + " failed: " + words);

@@ -196,6 +196,10 @@ TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
       << broken.of("same").message;
   EXPECT_EQ(broken.of("other").outcome, Outcome::pass) << "another engine has nothing to do with it";
 
+  const Outcomes killed = run_with(hang("first", "segv", "killed"));
+  EXPECT_NE(evidence(killed.of("first"), "canary").find("a signal killed its process, 3 times"), std::string::npos)
+      << "what kills a process from outside is not the engine's fault: " << evidence(killed.of("first"), "canary");
+
   const Outcomes stuck = run_with(hang("first", "spin", "hangs"));
   EXPECT_NE(evidence(stuck.of("first"), "canary").find("did not end within 1000 ms"), std::string::npos)
       << evidence(stuck.of("first"), "canary");
