@@ -66,6 +66,11 @@ std::pair<FaultClass, std::string> what_is_missing(const std::vector<Piece>& all
     return {FaultClass::layer_missing, *kinds.begin() == 0 ? "K was not moved, V was" : "V was not moved, K was"};
   }
   const auto count = static_cast<std::size_t>(std::count(missing.begin(), missing.end(), true));
+  std::size_t scales = 0, lost = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].component != layout::Component::data) ++scales, lost += missing[i];
+  }
+  if (lost == count) return {FaultClass::scale_lost, of(count, scales) + " pieces of scales were not moved, all codes were"};
   const auto first = static_cast<std::size_t>(std::find(missing.begin(), missing.end(), true) - missing.begin());
   if (first + count == all.size() && first > 0)
     return {FaultClass::truncated, "only the first " + of(first, all.size()) + " pieces were moved"};

@@ -337,6 +337,28 @@ TEST(Checker, NamesCopiesTwiceAsLong) {
   EXPECT_EQ(reply.diagnosis.text.find("copies 2 times as long in 'transfer"), 0u) << reply.diagnosis.text;
 }
 
+// The number of scale pages is rounded down, that of code pages up.
+TEST(Checker, NamesScalesOfTheLastBlockThatWereNotMoved) {
+  Pair scaled;
+  scaled.scheme = {"fp8-row", layout::Dtype::e4m3fn, layout::ScaleSpec{layout::Dtype::fp32, 0}, {}};
+  scaled.producer = scaled.consumer = "L x K B N H C & L x scale K B N H C";
+  Bench bench(scaled);
+  auto plan = bench.plan();
+  const auto& request = bench.resolved().groups[0].requests[0];
+  const auto all = plan.copies.size();
+  const std::int64_t row = 4 * 4, block = 4 * row, blocks = 8;  // heads, slots; of K, then of V
+  std::erase_if(plan.copies, [&](const auto& copy) {
+    if (copy.dst % 2 == 0) return false;
+    return copy.dst_offset / block % blocks == request.consumer_blocks.back();
+  });
+  ASSERT_LT(plan.copies.size(), all);
+  bench.execute(plan);
+  const auto reply = bench.compare();
+  EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::scale_lost) << reply.message;
+  EXPECT_NE(reply.diagnosis.text.find("pieces of scales were not moved, all codes were"), std::string::npos)
+      << reply.diagnosis.text;
+}
+
 // Content that the script has in two places is one for the oracle too, and it has some where the oracle has.
 void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
