@@ -350,7 +350,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
           certain(first.fault_class,
                   first.words + "; and " + other.words +
                       (other.fault_class == first.fault_class ? "" : fmt::format(" ({})", name(other.fault_class))));
-      out.tried = tried;
+      out.tried = tried, out.two = true;
       return out;
     } catch (const std::exception&) {
       return std::nullopt;  // no one can have meant that
@@ -387,7 +387,9 @@ Script without_faults(const Script& script) {
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
   std::vector<Cause> causes{{why.fault_class, why.words}};
   causes.insert(causes.end(), why.others.begin(), why.others.end());
-  return named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes));
+  Diagnosis out = named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes));
+  if (why.two) out.sure = false, out.text += "; two causes at once, and others may explain as much";
+  return out;
 }
 
 Explanation explain(Evidence evidence) {

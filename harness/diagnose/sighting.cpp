@@ -225,7 +225,9 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
   std::optional<OutputLens> output;
   if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.arena.output(a.output));
-  std::optional<Whereabouts> places;
+  std::optional<Whereabouts> places, everywhere;
+  const auto declared = a.from.empty() ? script().memories.end() : script().memories.find(memory_of(a.from.front()));
+  const std::string side = declared == script().memories.end() ? "" : declared->second.side;
   if (!from.empty())
     places.emplace(
         images_before(step),
@@ -293,6 +295,14 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
         if (accept(place, odd)) break;
       }
     }
+    if (places && !s.source && element && s.taken && clue.wrong) {
+      if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.names);
+      for (const Place& place : everywhere->of(is)) {
+        const Backing& backing = evidence_.arena.backings()[static_cast<std::size_t>(place.backing)];
+        if (!s.stray || backing.side == side) s.stray = place;
+        if (backing.side == side) break;
+      }
+    }
     if (!s.from && element && is.generation == r.generation) s.from = element_of(is);
     out.push_back(std::move(s));
   }
@@ -330,6 +340,10 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
         layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
       all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
   }
+  for (const Sighting& s : sightings(step)) {
+    if (s.stray && (s.clue->is.component == layout::Component::data) == data)
+      all.push_back({{s.clue->backing, s.clue->offset}, *s.stray, s.taken, false});
+  }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
   for (std::size_t i = every / 2; i < all.size(); i += every) known->push_back(all[i]);
@@ -338,25 +352,32 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
 
 // Of a move or a read.
 Workshop::Agreement Workshop::agreement(std::size_t step, const Action& body) {
-  if (body.op != Operation::move || body.from.size() != 1 || body.to.size() != 1) return {};
+  if (body.op != Operation::move || body.from.empty() || body.to.empty()) return {};
   const auto& asked = facts(step);
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return {};
   const Request& r = *request;
-  const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]),
-                r.first_token);
-  const Aim from(common_->locators.of(body.from[0]), ids_in(r, body.from[0], body.from_blocks),
-                 positions_in(r, body.from[0]), r.first_token);
+  std::vector<Lens> to;
+  std::vector<Aim> from;
+  for (const View& view : body.to)
+    to.emplace_back(view, evidence_.arena, ids_in(r, view, body.to_blocks), positions_in(r, view), r.first_token);
+  for (const View& view : body.from)
+    from.emplace_back(common_->locators.of(view), ids_in(r, view, body.from_blocks), positions_in(r, view), r.first_token);
   const auto agrees = [&](const Fact& fact) {
-    auto x = to.at(fact.to);
+    std::optional<Element> x;
+    for (const Lens& lens : to) {
+      if (x = lens.at(fact.to); x && x->token) break;
+    }
     if (!x || !x->token) return false;
     x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv),
     x->layer = picked_source(body.pick.layers, body.pick_to.layers, x->layer);
     x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head),
     x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
     x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
-    const auto place = from.at(*x);
-    return place && *place == fact.from;
+    for (const Aim& aim : from) {
+      if (const auto place = aim.at(*x)) return *place == fact.from;
+    }
+    return false;
   };
   const auto share = [&](const auto& of) {
     std::size_t agree = 0, seen = 0;

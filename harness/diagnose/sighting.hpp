@@ -68,6 +68,7 @@ struct Sighting {
   bool taken{false};            ///< `at` is one of the elements that the step moves
   std::optional<Element> from;  ///< the element that arrived
   std::optional<Place> source;  ///< its origin
+  std::optional<Place> stray;   ///< where it lay if that is no memory of the step's source
   const Clue* clue{nullptr};
 };
 

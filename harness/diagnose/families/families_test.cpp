@@ -2,6 +2,8 @@
 // as changes of a layout: a case's misreading is one of the variants of its memory.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -215,6 +217,55 @@ steps:
 )");
   EXPECT_EQ(why.fault_class, FaultClass::wrong_block_id) << why.text;
   EXPECT_EQ(why.text.find("blocks [0, 6, 7] instead of [6, 7, 2] of P in 'move2'"), 0u) << why.text;
+}
+
+// A decode rank collects prefill ranks r and r + 2 instead of 2r and 2r + 1: one mistake, though two steps show it.
+TEST(Families, RanksOfSeveralStepsAreOneMistake) {
+  std::string text = R"(
+case: t/ranks
+geometry: {layers: 1, block_size: 4, heads: 8, head_dim: 16}
+memory:
+  D0: {rank: 0, template: "L x K B N H C", geometry: {blocks: 3, heads: 4, first_head: 0}}
+  D1: {rank: 1, template: "L x K B N H C", geometry: {blocks: 3, heads: 4, first_head: 4}}
+)";
+  for (int r = 0; r < 4; ++r)
+    text += fmt::format(
+        "  P{0}: {{side: producer, rank: {0}, template: \"L x K B N H C\", geometry: {{blocks: 4, heads: 2, first_head: "
+        "{1}}}}}\n",
+        r, 2 * r);
+  const Diagnosis why = diagnosis_of_text(text + R"(
+requests: {A: {tokens: 7, blocks: {P0: [3, 0], P1: [3, 0], P2: [3, 0], P3: [3, 0], D0: [1, 2], D1: [1, 2]}}}
+steps:
+  - write: {request: A, to: [P0, P1, P2, P3]}
+  - move: {request: A, from: [P0, P1], to: D0, actually: {from: [P0, P2], heads: [0, 1, 4, 5], to_heads: [0, 1, 2, 3]}}
+  - move: {request: A, from: [P2, P3], to: D1, actually: {from: [P1, P3], heads: [2, 3, 6, 7], to_heads: [4, 5, 6, 7]}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::head_shard_mapping) << why.text;
+  EXPECT_EQ(why.text.find("P2 instead of P1 in 'move2', through the layout of P1; P1 instead of P2 in 'move3'"), 0u)
+      << why.text;
+  EXPECT_TRUE(why.sure);
+}
+
+// Data-parallel ranks hold other requests: no shard is wrong, the right ids were looked up in the wrong place.
+TEST(Families, RanksThatHoldOtherRequestsAreNoShards) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/peers
+geometry: {layers: 2, block_size: 8, heads: 3, head_dim: 16}
+memory:
+  P0: {side: producer, rank: 0, template: "L x K B N H C", geometry: {blocks: 6}}
+  P1: {side: producer, rank: 1, template: "L x K B N H C", geometry: {blocks: 6}}
+  D: {template: "L x K B N H C", geometry: {blocks: 8}}
+requests:
+  A: {tokens: 13, blocks: {P0: [4, 2], D: [1, 5]}}
+  B: {tokens: 21, generation: 2, blocks: {P1: [2, 5, 4], D: [7, 0, 3]}}
+steps:
+  - write: {request: A, to: P0}
+  - write: {request: B, to: P1}
+  - move: {request: A, from: P0, to: D, actually: {from: P1, from_blocks: [4, 2]}}
+  - move: {request: B, from: P1, to: D}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::wrong_block_id) << why.text;
+  EXPECT_EQ(why.text.find("P1 instead of P0 in 'move3'"), 0u) << why.text;
 }
 
 // One buffer for all layers, sent before it is filled.

@@ -48,8 +48,9 @@ void propose_memories(Workshop& w) {
                               domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
       for (const auto& [name, request] : w.script().requests) {
-        if (request.positions.contains(was) || request.positions.contains(now))
-          return FaultClass::wrong_block_id;  // ranks that hold other tokens
+        if (request.positions.contains(was) || request.positions.contains(now) ||
+            request.blocks.contains(was) != request.blocks.contains(now))
+          return FaultClass::wrong_block_id;  // ranks that hold other tokens, or other requests
       }
     }
     if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head))
