@@ -178,12 +178,18 @@ void OtherIds::axes() {
        });
   axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
        &Selection::channels, "channels",
-       [](const Mapping& m) {
+       [&](const Mapping& m) {
          std::set<std::int64_t> sources;
          for (const auto& [to, from] : m) sources.insert(from);
-         return sources.size() == m.size()
-                    ? FaultClass::axis_permuted
-                    : FaultClass::head_shard_mapping;  // the same part twice: replicas taken for a row
+         if (sources.size() == m.size()) return FaultClass::axis_permuted;
+         // The same part twice: replicas taken for a row; of one latent row, a part that lies where another does.
+         std::size_t parts = 0;
+         for (const auto* views : {&a_.from, &a_.to}) {
+           for (const View& view : *views)
+             for (const auto& plane : cache_of(view).planes)
+               parts += plane.component == Component::data && layout::domain(plane).lo[layout::Axis::channel] > 0;
+         }
+         return parts > 0 ? FaultClass::region_aliasing : FaultClass::head_shard_mapping;
        });
 }
 

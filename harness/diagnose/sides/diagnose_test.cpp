@@ -106,6 +106,25 @@ TEST(Diagnose, ClaimsThatWereBelieved) {
   EXPECT_NE(d.text.find("read as"), std::string::npos) << d.text;
 }
 
+// K and V as planes of one page, each padded, taken for one padded at its end: the order is the same, V's base is not.
+TEST(Diagnose, PaddingOfEachHalfIsNoOtherOrder) {
+  auto truth = make("L x K B N H C", "L x B { K=0 N H C ; pad 64 ; K=1 N H C ; pad 64 }");
+  truth.groups[0].requests[0].tokens = 10;
+  auto& rank = truth.groups[0].consumer.ranks[0];
+  rank.claim = layout::instantiate("L x B { K N H C ; pad 128 }", rank.geometry, truth.groups[0].consumer.scheme);
+  Stage stage(truth, truth);
+  std::vector<Bytes> moved = stage.before;
+  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
+  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
+  const Maps maps{{truth.groups[0].producer.ranks[0].truth}, {rank.claim}};
+  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, maps, i, moved[i]);
+  stage.consumer = moved;
+  const auto d = stage.name();
+  EXPECT_EQ(d.fault_class, FaultClass::wrong_stride) << d.text;
+  EXPECT_EQ(d.text.find("the consumer is BKNHC and was taken for one with other steps"), 0u) << d.text;
+}
+
 TEST(Diagnose, RightMapsPredictRightBytes) {
   const auto truth = make("L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x K B N H C");
   Stage stage(truth, truth);
@@ -295,6 +314,12 @@ TEST(Movers, PiecesThatNeverArrived) {
   Transfer last;
   last.undo(last.pieces.back(), 0, last.pieces.back().bytes);
   last.expect(FaultClass::truncated);
+  // A list that ends early is made block by block, or K first.
+  Transfer by_block;
+  std::vector<Piece> order = by_block.pieces;
+  std::ranges::stable_sort(order, {}, [](const Piece& p) { return p.token; });
+  for (std::size_t i = order.size() / 2 + 1; i < order.size(); ++i) by_block.undo(order[i], 0, order[i].bytes);
+  by_block.expect(FaultClass::truncated);
 }
 
 TEST(Movers, TailsAByteShort) {

@@ -36,10 +36,25 @@ bool same_truth(const ResolvedCase& a, const ResolvedCase& b) {
 }
 
 // Letters of the first plane by stride: which axis sits where.
-std::string letters(const SideCache& side) { return layout::order(side.ranks.at(0).truth.planes.at(0)); }
+// Axes by falling stride. K and V may be planes of their own, in one allocation.
+std::string letters(const layout::Cache& cache) {
+  const layout::Plane& first = cache.planes.at(0);
+  const std::string out = layout::order(first);
+  const auto other = std::ranges::find_if(cache.planes, [&](const layout::Plane& p) {
+    return p.allocation == first.allocation && p.component == first.component && p.modes == first.modes &&
+           p.origin[Axis::kv] != first.origin[Axis::kv];
+  });
+  if (other == cache.planes.end() || out.find('K') != std::string::npos) return out;
+  const auto step = std::abs(other->offset - first.offset);
+  const auto larger = std::ranges::count_if(first.modes, [&](const auto& mode) { return std::abs(mode.stride) > step; });
+  return out.substr(0, static_cast<std::size_t>(larger)) + "K" + out.substr(static_cast<std::size_t>(larger));
+}
+std::string letters(const SideCache& side) { return letters(side.ranks.at(0).truth); }
 
 // K and V moved in the order (or to separate allocations): the more telling difference.
 FaultClass class_of(const std::string& written, const std::string& declared) {
+  const bool split = std::set<char>(written.begin(), written.end()).size() < written.size();  // an axis, in two places
+  if (written == declared && !split) return FaultClass::wrong_stride;
   const auto k_rank = [](const std::string& s) {
     return s.find('K') == std::string::npos ? -1 : static_cast<int>(s.find('K') - std::min(s.find('B'), s.size()));
   };
@@ -96,10 +111,10 @@ void claims_believed(const Scene& scene, Proposals& out) {
   for (const auto* side : {&group.producer, &group.consumer}) {
     const auto& rank = side->ranks.at(0);
     if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
-    const auto is = letters(*side), told = layout::order(rank.claim.planes.front());
+    const auto is = letters(*side), told = letters(rank.claim);
     if (fault_class == FaultClass::none) fault_class = class_of(is, told);
     words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " +
-             is + " and was taken for " + told;
+             is + " and was taken for " + (is == told ? "one with other steps" : told);
   }
   if (!words.empty()) out.push_back({fault_class, words, scene.truth, maps_of(scene.truth, true)});
 }
@@ -122,7 +137,7 @@ void producer_in_another_order(const Scene& scene, Proposals& out) {
              std::equal(have.begin(), have.end(), want.begin(), [](auto& a, auto& b) { return a.bytes == b.bytes; });
     }
     if (!fits || layout::same_map(v.maps->producer[0], side.ranks[0].truth)) continue;
-    const auto is = letters(side), told = layout::order(v.maps->producer[0].planes.at(0));
+    const auto is = letters(side), told = letters(v.maps->producer[0]);
     v.fault_class = class_of(is, told);
     v.words = "the producer is " + is + " and was read as " + told;
     out.push_back(std::move(v));

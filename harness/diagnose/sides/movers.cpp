@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "diagnose/sides/hypotheses.hpp"
 #include "diagnose/sides/pieces.hpp"
@@ -71,9 +74,24 @@ std::pair<FaultClass, std::string> what_is_missing(const std::vector<Piece>& all
     if (all[i].component != layout::Component::data) ++scales, lost += missing[i];
   }
   if (lost == count) return {FaultClass::scale_lost, of(count, scales) + " pieces of scales were not moved, all codes were"};
-  const auto first = static_cast<std::size_t>(std::find(missing.begin(), missing.end(), true) - missing.begin());
-  if (first + count == all.size() && first > 0)
-    return {FaultClass::truncated, "only the first " + of(first, all.size()) + " pieces were moved"};
+  // A list that ends early, in any of the orders in which lists are made.
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  const auto layer = [](const Piece& p) { return p.first[Axis::layer]; };
+  const auto kind = [](const Piece& p) { return p.first[Axis::kv]; };
+  using Order = std::function<Key(const Piece&)>;
+  for (const Order& key :
+       {Order([](const Piece&) { return Key{}; }), Order([&](const Piece& p) { return Key{layer(p), kind(p), p.token}; }),
+        Order([&](const Piece& p) { return Key{layer(p), p.token, kind(p)}; }),
+        Order([&](const Piece& p) { return Key{p.token, layer(p), kind(p)}; }),
+        Order([&](const Piece& p) { return Key{kind(p), layer(p), p.token}; })}) {
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return key(all[i]); });
+    const auto lost_from = std::ranges::find_if(order, [&](std::size_t i) { return missing[i]; });
+    const auto first = static_cast<std::size_t>(lost_from - order.begin());
+    if (first + count == all.size() && first > 0)
+      return {FaultClass::truncated, "only the first " + of(first, all.size()) + " pieces were moved"};
+  }
   return {FaultClass::false_success,
           of(count, all.size()) + " pieces never arrived, and the transfer was reported as complete"};
 }
