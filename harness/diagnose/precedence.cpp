@@ -43,6 +43,7 @@ const std::vector<Family>& families() {
       {"the same belief in every step", 3.1, propose_everywhere},
       {"scales", 3.2, propose_scales},
       {"a wrong base", 3.3, propose_offsets},
+      {"an unlikely mistake in several steps", 3.34, propose_alike},
       {"any order of axes", 3.4, propose_far_layouts},
       {"part by part", 3.5, propose_part_by_part},
       {"a piece of a step", 3.6, propose_pieces, true},

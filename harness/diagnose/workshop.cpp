@@ -502,13 +502,26 @@ Workshop::Probed Workshop::probe(std::size_t step, const std::vector<Action>& bo
     if ((part.op != Operation::move && part.op != Operation::write) || !part.after.empty() || !part.before.empty() ||
         part.splits != action(step).splits || !settled(step, part))
       return {};
-    keep_ends(part.pick.layers, part.pick_to.layers, first->must.layer, last->must.layer);
+    // Of the ends, those that lie in what this step writes: another one may have written the rest.
+    const auto within = [&](layout::Axis axis, std::int64_t value) {
+      std::int64_t lo = INT64_MAX, hi = INT64_MIN;
+      for (const View& view : part.to) {
+        for (const auto& plane : cache_of(view).planes) {
+          const layout::Box box = layout::domain(plane);
+          lo = std::min(lo, box.lo[axis]), hi = std::max(hi, box.hi[axis] - 1);
+        }
+      }
+      return lo > hi ? value : std::clamp(value, lo, hi);
+    };
+    keep_ends(part.pick.layers, part.pick_to.layers, within(layout::Axis::layer, first->must.layer),
+              within(layout::Axis::layer, last->must.layer));
     const auto request = request_at(step, part.request);
     if (!request || request->tokens == 0) return {};
     const std::int64_t end = request->first_token + request->tokens - 1;
     keep_ends(part.pick.tokens, part.pick_to.tokens, std::clamp(first->must.token, request->first_token, end),
               std::clamp(last->must.token, request->first_token, end));
-    keep_ends(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
+    keep_ends(part.pick.heads, part.pick_to.heads, within(layout::Axis::head, first->must.head),
+              within(layout::Axis::head, last->must.head));
     generations.insert(request->generation);
     if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
     sequence.push_back({script().steps[step].name, std::move(part)});

@@ -252,6 +252,7 @@ void propose_parts(Workshop& w);            ///< a layer, K or V, a head or a de
 void propose_part_by_part(Workshop& w);     ///< regions paired by index, a table for each part
 void propose_some_beliefs(Workshop& w);     ///< one belief about a memory in some steps
 void propose_together(Workshop& w);         ///< one mistake in several steps, each with its own numbers
+void propose_alike(Workshop& w);            ///< the same, of what was found of each since
 
 /// Not a family: two changes of one transfer at once, recognised by where its bytes came from (pairs.cpp).
 void propose_pairs(Workshop& w);

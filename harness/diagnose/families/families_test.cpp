@@ -246,6 +246,68 @@ steps:
   EXPECT_TRUE(why.sure);
 }
 
+// Two ranks look for their heads by the number in the whole model: an unlikely change of one step, but the same in both.
+TEST(Families, AnUnlikelyMistakeInSeveralStepsIsOne) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/global-heads
+geometry: {layers: 2, block_size: 8, heads: 8, head_dim: 16}
+memory:
+  P: {side: producer, template: "L x B K H N C", geometry: {blocks: 5, heads: 4, first_head: 4}}
+  D0: {rank: 0, template: "L x B K H N C", geometry: {blocks: 6, heads: 2, first_head: 4}}
+  D1: {rank: 1, template: "L x B K H N C", geometry: {blocks: 6, heads: 2, first_head: 6}}
+requests:
+  A: {tokens: 13, blocks: {P: [2, 0], D0: [1, 4], D1: [1, 4]}}
+  B: {tokens: 10, generation: 2, blocks: {P: [3, 1]}}
+steps:
+  - write: {request: A, to: P}
+  - write: {request: B, to: P}
+  - move: {request: A, from: P, to: D0, actually: {from: {of: P, offset: 1024}}}
+  - move: {request: A, from: P, to: D1, actually: {from: {of: P, offset: 1024}}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::wrong_stride) << why.text;
+  EXPECT_TRUE(why.sure) << why.text;
+}
+
+// The rope part of a latent row, taken from the row's start.
+TEST(Families, APartOfALatentRowLiesWhereAnotherDoes) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/rope
+geometry: {layers: 2, block_size: 8, heads: 1, kv: 1, head_dim: 40}
+memory:
+  P: {side: producer, template: "L x B N C", geometry: {blocks: 4}}
+  D: {template: "L x B N C=0..32 & L x B N C=32..40", geometry: {blocks: 4}}
+requests: {A: {tokens: 13, blocks: {P: [3, 1], D: [2, 0]}}}
+steps:
+  - write: {request: A, to: P}
+  - move:
+      request: A
+      from: P
+      to: D
+      actually: [{intended: {channels: "0..32"}}, {intended: {channels: "0..8", to_channels: "32..40"}}]
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::region_aliasing) << why.text;
+}
+
+// Neither the block nor K and V are added to the address.
+TEST(Families, AllOfAnAxisMayBeReadAtOnePlace) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/base
+geometry: {layers: 2, block_size: 8, heads: 2, head_dim: 16}
+memory:
+  P: {side: producer, template: "L x K B N H C", geometry: {blocks: 6}}
+  D: {template: "L x K B N H C", geometry: {blocks: 6}}
+requests:
+  A: {tokens: 21, blocks: {P: [4, 2, 5], D: [1, 0, 3]}}
+  B: {tokens: 8, generation: 2, blocks: {P: [0]}}
+steps:
+  - write: {request: A, to: P}
+  - write: {request: B, to: P}
+  - move: {request: A, from: P, to: D, actually: {from: {of: P, strides: {kv: 0}}, from_blocks: [0, 0, 0]}}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::wrong_stride) << why.text;
+  EXPECT_NE(why.text.find("kv 0 instead of 3072, block 0 instead of 512"), std::string::npos) << why.text;
+}
+
 // Data-parallel ranks hold other requests: no shard is wrong, the right ids were looked up in the wrong place.
 TEST(Families, RanksThatHoldOtherRequestsAreNoShards) {
   const Diagnosis why = diagnosis_of_text(R"(

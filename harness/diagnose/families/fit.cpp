@@ -63,7 +63,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
       const auto step = steps.bytes[static_cast<std::size_t>(mode.axis)];
       const auto same =
           std::count_if(plane.modes.begin(), plane.modes.end(), [&](const auto& m) { return m.axis == mode.axis; });
-      if (!step || same != 1 || mode.extent == 1 || *step == 0) continue;
+      if (!step || same != 1 || mode.extent == 1) continue;
       const std::int64_t stride = *step * 8 * mode.step;
       changed = changed || mode.stride != stride;
       mode.stride = stride;
@@ -142,12 +142,13 @@ bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
 // The name of a fit, from what differs from the declared planes.
 FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
   std::set<Axis> axes;
-  bool base = false, wraps = false;
+  bool base = false, wraps = false, still = false;  // all of an axis at one place
   std::string list;
   for (std::size_t i = 0; i < declared.planes.size(); ++i) {
     const auto &p = declared.planes[i], &q = now.planes[i];
     for (std::size_t m = 0; m < p.modes.size(); ++m) {
       if (p.modes[m].stride == q.modes[m].stride || p.modes[m].extent == 1) continue;
+      still = still || q.modes[m].stride == 0;
       if (axes.insert(p.modes[m].axis).second) {
         list += (list.empty() ? "" : ", ") + std::string(layout::name(p.modes[m].axis)) + " " +
                 std::to_string(q.modes[m].stride / 8) + " instead of " + std::to_string(p.modes[m].stride / 8);
@@ -164,6 +165,7 @@ FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std
     return wraps                         ? FaultClass::int32_overflow
            : whole_blocks(declared, now) ? FaultClass::wrong_block_id
                                          : FaultClass::wrong_stride;
+  if (still) return FaultClass::wrong_stride;
   const bool kv = axes.contains(Axis::kv), reordered = order_changed(declared, now);
   if (axes.size() == 1) return kv && reordered ? FaultClass::kv_split_vs_interleaved : FaultClass::wrong_stride;
   // K and V found elsewhere, with matching blocks (or rows).

@@ -106,14 +106,15 @@ void propose_ways_out(Workshop& w) {
   }
 }
 
-void propose_together(Workshop& w) {
+// Every step that has a mistake of one class makes it.
+void propose_alike(Workshop& w) {
   std::vector<std::size_t> steps;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     if (!w.local(i).empty()) steps.push_back(i);
   }
-  propose_shared_orders(w);
+  if (steps.size() < 2) return;
   std::set<FaultClass> asked;
-  for (const std::size_t lead : steps.size() < 2 ? std::vector<std::size_t>{} : steps) {
+  for (const std::size_t lead : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {
       if (!asked.insert(mistake.fault_class).second) continue;
       Bodies bodies = w.bodies();
@@ -121,8 +122,7 @@ void propose_together(Workshop& w) {
       std::size_t changed = 0;
       for (const std::size_t i : steps) {
         const auto& all = w.local(i);
-        const auto same =
-            std::find_if(all.begin(), all.end(), [&](const Hypothesis& h) { return h.fault_class == mistake.fault_class; });
+        const auto same = std::ranges::find(all, mistake.fault_class, &Hypothesis::fault_class);
         if (same == all.end()) continue;
         bodies[i] = same->bodies[i];
         words += (words.empty() ? "" : "; ") + same->words;
@@ -131,6 +131,11 @@ void propose_together(Workshop& w) {
       if (changed > 1) w.attempt(mistake.fault_class, words, std::move(bodies));
     }
   }
+}
+
+void propose_together(Workshop& w) {
+  propose_shared_orders(w);
+  propose_alike(w);
   if (!w.found()) propose_tables_together(w);
 }
 
