@@ -11,19 +11,24 @@ namespace {
 
 using Copies = std::vector<Action>;
 
-/// One copy, and where in the arena it is.
+/// One copy, and where in the arena it is. A fill comes from nowhere: from backing -1, at the offset where it goes.
 struct Copy {
   Place from, to;
   std::int64_t bytes{0};
 };
 
-// What a move copies when it runs as written, in order. Nothing if it moves halves of bytes, or goes through a buffer.
+// What a move copies, or a fill sets, when it runs as written, in order. Nothing if it moves halves of bytes, or goes
+// through a buffer.
 std::vector<Copy> copies_of(Workshop& w, std::size_t step) {
   const Evidence& e = w.evidence();
   const Tape tape = record(w.script(), e.arena, {Play{w.script().steps[step].name, w.action(step)}}, w.locators());
   std::vector<Copy> out;
   for (const Op& op : tape.ops) {
     if (op.kind == Op::Kind::check) continue;
+    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_backing < static_cast<int>(tape.own)) {
+      out.push_back({{-1, op.dst}, {op.dst_backing, op.dst}, op.n});
+      continue;
+    }
     if (op.kind != Op::Kind::copy || op.src_backing >= static_cast<int>(tape.own) ||
         op.dst_backing >= static_cast<int>(tape.own))
       return {};
@@ -59,11 +64,15 @@ Copies written_out(const Workshop& w, std::size_t step, const std::vector<Copy>&
   Copies out;
   for (const Copy& copy : list) {
     Action a;
-    a.op = Operation::copy;
+    a.op = copy.from.backing < 0 ? Operation::fill : Operation::copy;
     a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
-    a.from.resize(1), a.to.resize(1);
-    a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
-    a.from_offset = copy.from.offset;
+    a.value = w.action(step).value;
+    a.to.resize(1);
+    if (copy.from.backing >= 0) {
+      a.from.resize(1);
+      a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
+      a.from_offset = copy.from.offset;
+    }
     a.to[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.to.backing)].name, a.to_offset = copy.to.offset;
     a.bytes = copy.bytes;
     out.push_back(std::move(a));
@@ -77,6 +86,7 @@ struct List {
   std::size_t step;
   std::vector<Copy> meant;
   std::vector<WrongRange> wrong;
+  std::string what;
 };
 
 bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<Copy>& copies) {
@@ -122,13 +132,14 @@ void shorter(const List& list) {
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::min(copy.bytes, length);
     attempt(list, FaultClass::truncated,
-            "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
+            list.what + " of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes),
+            all);
   }
   std::erase_if(own, [](const Copy& copy) { return copy.bytes == 0; });
   if (lengths == std::set<std::int64_t>{0})
     return;  // none is too short: some are missing entirely, and propose_pieces knows what they have in common
   attempt(list, FaultClass::truncated,
-          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short", own);
+          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " " + list.what + " are too short", own);
 }
 
 void longer(const List& list) {
@@ -145,17 +156,18 @@ void longer(const List& list) {
   }
   if (changed == 0) return;
   attempt(list, FaultClass::over_read,
-          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long", own);
+          std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " " + list.what + " are too long", own);
   for (const std::int64_t times : {2, 4}) {  // the size of another element
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes *= times;
-    attempt(list, FaultClass::over_read, "copies " + std::to_string(times) + " times as long", all);
+    attempt(list, FaultClass::over_read, list.what + " " + std::to_string(times) + " times as long", all);
   }
   for (const std::int64_t length : lengths) {
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::max(copy.bytes, length);
     attempt(list, FaultClass::over_read,
-            "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
+            list.what + " of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes),
+            all);
   }
 }
 
@@ -194,7 +206,7 @@ void joined(const List& list) {
 void cut(const List& list) {
   for (std::size_t n = 1; n < list.meant.size() && n < 64; ++n) {
     attempt(list, FaultClass::truncated,
-            "only the first " + std::to_string(n) + " of " + std::to_string(list.meant.size()) + " copies",
+            "only the first " + std::to_string(n) + " of " + std::to_string(list.meant.size()) + " " + list.what,
             {list.meant.begin(), list.meant.begin() + static_cast<std::ptrdiff_t>(n)});
   }
 }
@@ -203,7 +215,8 @@ void cut(const List& list) {
 
 void propose_copies(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
-    if (w.action(i).op != Operation::move) continue;
+    const bool fills = w.action(i).op == Operation::fill;
+    if (w.action(i).op != Operation::move && !fills) continue;
     std::vector<Copy> meant;
     try {
       meant = copies_of(w, i);
@@ -211,12 +224,13 @@ void propose_copies(Workshop& w) {
       continue;
     }
     if (!meant.empty() && meant.size() <= 4096) {
-      List list{w, i, std::move(meant), {}};
+      List list{w, i, fills ? stretches(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
       for (const WrongRange& range : w.evidence().mismatch.ranges) {
         if (range.check == w.clues().check) list.wrong.push_back(range);
       }
-      shorter(list), longer(list), joined(list), cut(list);
-      List whole{w, i, stretches(list.meant), list.wrong};
+      shorter(list), longer(list), cut(list);
+      if (!fills) joined(list);
+      List whole{w, i, stretches(list.meant), list.wrong, list.what};
       if (!w.found() && whole.meant.size() < list.meant.size()) shorter(whole), longer(whole), cut(whole);
     }
   }

@@ -288,6 +288,31 @@ steps:
   EXPECT_EQ(why.fault_class, FaultClass::region_aliasing) << why.text;
 }
 
+// New blocks are zeroed over more than they have: what follows loses its content.
+TEST(Families, AFillMayReachTooFar) {
+  const Diagnosis why = diagnosis_of_text(R"(
+case: t/zeroer
+geometry: {layers: 3, blocks: 7, block_size: 4, heads: 1, head_dim: 32}
+memory: {D: {template: "B L K N H C"}}
+requests:
+  A: {tokens: 7, blocks: {D: [3, 1]}}
+  B: {tokens: 5, generation: 2, blocks: {D: [2, 4]}}
+steps:
+  - write: {request: A, to: D}
+  - fill:
+      name: zero
+      to: D
+      to_blocks: [2, 4]
+      value: zero
+      actually:
+        - fill: {to: D, to_offset: 3072, bytes: 2560, value: zero}
+        - fill: {to: D, to_offset: 6144, bytes: 2560, value: zero}
+  - write: {request: B, to: D}
+)");
+  EXPECT_EQ(why.fault_class, FaultClass::over_read) << why.text;
+  EXPECT_EQ(why.text.find("2 of 2 fills are too long in 'zero'"), 0u) << why.text;
+}
+
 // Neither the block nor K and V are added to the address.
 TEST(Families, AllOfAnAxisMayBeReadAtOnePlace) {
   const Diagnosis why = diagnosis_of_text(R"(
