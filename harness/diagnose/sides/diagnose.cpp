@@ -112,6 +112,10 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
     if (!variant.maps && std::memcmp(predicted.data(), seen.data(), seen.size()) != 0) {
       oracle::Tail(transformed, targets[i]).forgive(scene.producer, seen, predicted);
     }
+    // Tails that came along with whole blocks are free by any map.
+    for (std::size_t b = 0; variant.maps && b < seen.size(); ++b) {
+      if (right.consumer[i][b] == seen[b] && right.consumer[i][b] != scene.consumer_expected[i][b]) predicted[b] = seen[b];
+    }
     if (right.exact_only && !std::ranges::equal(seen, predicted)) return {};
     result.exact = count(result, seen, predicted, right.consumer[i]) && result.exact;
   }

@@ -125,6 +125,37 @@ TEST(Diagnose, PaddingOfEachHalfIsNoOtherOrder) {
   EXPECT_EQ(d.text.find("the consumer is BKNHC and was taken for one with other steps"), 0u) << d.text;
 }
 
+// NVFP4 with its global scales, which have no blocks: the scales of V are interleaved over four tokens, and were written in
+// order.
+TEST(Diagnose, ScalesThatAreInterleavedWereWrittenInOrder) {
+  const layout::Scheme nvfp4{"nvfp4", layout::Dtype::e2m1, layout::ScaleSpec{layout::Dtype::e4m3fn, 16},
+                             layout::Dtype::fp32};
+  const std::string plain = "L x K B H N C & L x scale B K H N C",
+                    interleaved = "L x K B H N C & L x scale B { K=0 H N C ; K=1 H N/4 C N%4 }";
+  auto truth = make();
+  auto& group = truth.groups[0];
+  for (auto [side, text] : {std::pair{&group.producer, plain}, std::pair{&group.consumer, interleaved}}) {
+    layout::Geometry g = side->ranks[0].geometry;
+    g.head_dim = 64;
+    RankCache rank{g, layout::instantiate(text, g, nvfp4), layout::instantiate(plain, g, nvfp4)};
+    *side = {"(" + text + ")", text, nvfp4, {rank}};
+  }
+  Stage stage(truth, truth);
+  std::vector<Bytes> moved = stage.before;
+  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
+  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
+  const Maps right{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].truth}};
+  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, right, i, moved[i]);
+  EXPECT_EQ(moved, stage.expected) << "global scales move, too";
+  const Maps believed{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].claim}};
+  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, believed, i, moved[i]);
+  stage.consumer = moved;
+  const auto d = stage.name();
+  EXPECT_EQ(d.fault_class, FaultClass::scale_swizzle) << d.text;
+  EXPECT_EQ(d.text.find("the scales of the consumer do not lie where the claim has them"), 0u) << d.text;
+}
+
 TEST(Diagnose, RightMapsPredictRightBytes) {
   const auto truth = make("L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x K B N H C");
   Stage stage(truth, truth);

@@ -103,6 +103,25 @@ Maps maps_of(const ResolvedCase& c, bool claims) {
   return maps;
 }
 
+/// The planes of one kind only.
+layout::Cache only(const layout::Cache& cache, bool data) {
+  layout::Cache out = cache;
+  std::erase_if(out.planes, [&](const auto& p) { return (p.component == layout::Component::data) != data; });
+  return out;
+}
+
+/// A claim that is right but for the scales: another place, or an order within groups of tokens.
+FaultClass class_of_scales(const layout::Cache& is, const layout::Cache& told) {
+  if (!layout::same_map(only(is, true), only(told, true))) return FaultClass::none;
+  const auto in_groups = [](const layout::Cache& cache) {  // an axis in two places
+    return std::ranges::any_of(only(cache, false).planes, [](const auto& plane) {
+      std::set<Axis> axes;
+      return std::ranges::any_of(plane.modes, [&](const auto& mode) { return !axes.insert(mode.axis).second; });
+    });
+  };
+  return in_groups(is) != in_groups(told) ? FaultClass::scale_swizzle : FaultClass::scale_misplaced;
+}
+
 // The connector did as it was instructed, and its instructions were wrong.
 void claims_believed(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
@@ -112,9 +131,15 @@ void claims_believed(const Scene& scene, Proposals& out) {
     const auto& rank = side->ranks.at(0);
     if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
     const auto is = letters(*side), told = letters(rank.claim);
-    if (fault_class == FaultClass::none) fault_class = class_of(is, told);
-    words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " +
-             is + " and was taken for " + (is == told ? "one with other steps" : told);
+    const std::string whose = side == &group.producer ? "producer" : "consumer";
+    const FaultClass scales = class_of_scales(rank.truth, rank.claim);
+    if (fault_class == FaultClass::none) fault_class = scales != FaultClass::none ? scales : class_of(is, told);
+    words += words.empty() ? "" : "; ";
+    if (scales != FaultClass::none) {
+      words += "the scales of the " + whose + " do not lie where the claim has them";
+      continue;
+    }
+    words += "the " + whose + " is " + is + " and was taken for " + (is == told ? "one with other steps" : told);
   }
   if (!words.empty()) out.push_back({fault_class, words, scene.truth, maps_of(scene.truth, true)});
 }

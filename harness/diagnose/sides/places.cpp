@@ -5,6 +5,7 @@ namespace kvcts::diagnose {
 using layout::Axis;
 
 Places::Places(const layout::Plane& plane) : plane_(plane), width_(layout::bits(plane.dtype)) {
+  for (const auto& mode : plane_.modes) blocked_ = blocked_ || mode.axis == Axis::block || mode.axis == Axis::slot;
   const auto box = layout::domain(plane_);
   const auto channels = box.hi[Axis::channel] - box.lo[Axis::channel];
   runs_.assign(static_cast<std::size_t>(channels), 1);
@@ -31,6 +32,7 @@ Places::Places(const layout::Plane& plane) : plane_(plane), width_(layout::bits(
 std::optional<std::int64_t> Places::bit(const layout::Coord& at) const {
   std::int64_t sum = zero_;
   for (const Axis axis : layout::all_axes) {
+    if (!blocked_ && (axis == Axis::block || axis == Axis::slot)) continue;
     const auto& table = tables_[static_cast<std::size_t>(axis)];
     const auto i = at[axis] - table.first;
     if (i < 0 || i >= static_cast<std::int64_t>(table.bit.size()) || !table.bit[static_cast<std::size_t>(i)])

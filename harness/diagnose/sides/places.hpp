@@ -19,7 +19,8 @@ class Places {
 
   const layout::Plane& plane() const { return plane_; }
   int width() const { return width_; }
-  /// Bit in the plane's allocation; nothing where the plane has no such coordinate.
+  /// Bit in the plane's allocation; nothing where the plane has no such coordinate. A plane without blocks (global scales)
+  /// has one for all.
   std::optional<std::int64_t> bit(const layout::Coord& at) const;
   /// How many channels from this one are packed consecutively; at least 1.
   std::int64_t run(std::int64_t channel) const;
@@ -27,6 +28,7 @@ class Places {
  private:
   layout::Plane plane_;
   int width_;
+  bool blocked_{false};
   std::int64_t zero_{0};  ///< bit of the origin
   std::int64_t flip_{0};  ///< turns a sum of distances into a bit: 4 with the high 4-bit code of a byte first
   struct Table {
