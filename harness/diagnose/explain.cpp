@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "case/text.hpp"
 #include "diagnose/families/tools.hpp"

@@ -26,6 +26,19 @@ std::vector<const Action*> all_reads(const Script& script) {
   return out;
 }
 
+/// Those that a request has before a step of the intended sequence.
+TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request) {
+  const auto found = script.requests.find(request);
+  if (found == script.requests.end()) return {};
+  TokenRange out{found->second.first_token, found->second.tokens};
+  for (const Step& each : script.steps) {
+    if (each.name == step) break;
+    const Action& a = each.intended;
+    if (a.op == Operation::assign && a.request == request) out.count = a.tokens.value_or(out.count);
+  }
+  return out;
+}
+
 /// The most that it ever has, as intended or not.
 TokenRange most_tokens(const Script& script, const std::string& request) {
   const auto found = script.requests.find(request);
@@ -227,18 +240,6 @@ std::int64_t Arena::name_end(Place place) const {
 std::int64_t OutputSection::bytes() const {
   const auto n = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
   return n(kv) * n(layers) * n(tokens) * n(heads) * (row_bits() / 8);
-}
-
-TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request) {
-  const auto found = script.requests.find(request);
-  if (found == script.requests.end()) return {};
-  TokenRange out{found->second.first_token, found->second.tokens};
-  for (const Step& each : script.steps) {
-    if (each.name == step) break;
-    const Action& a = each.intended;
-    if (a.op == Operation::assign && a.request == request) out.count = a.tokens.value_or(out.count);
-  }
-  return out;
 }
 
 OutputShape output_shape(const Action& read, TokenRange tokens) {

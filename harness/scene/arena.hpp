@@ -78,8 +78,6 @@ layout::Cache cache_of(const View& view);
 struct TokenRange {
   std::int64_t first{0}, count{0};
 };
-/// Those that it has before a step of the intended sequence.
-TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request);
 
 /// The elements of one component in the output of a `read`: for kv, for layer, for token, for head, for channel.
 struct OutputSection {

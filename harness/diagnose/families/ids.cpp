@@ -138,7 +138,9 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
   Action body = a_;
   std::vector<std::int64_t> from, to;
   if (a_.op == Operation::read) {  // a read places elements by order, not by coordinate
-    const OutputShape output = output_shape(a_, tokens_before(w_.script(), w_.script().steps[i_].name, a_.request));
+    const auto request = w_.request_at(i_, a_.request);
+    if (!request) return;
+    const OutputShape output = output_shape(a_, {request->first_token, request->tokens});
     if (output.sections.empty()) return;
     const OutputSection& shape = output.sections.front();
     const auto& all = member == &Selection::layers   ? shape.layers

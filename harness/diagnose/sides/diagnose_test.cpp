@@ -52,6 +52,15 @@ struct Stage {
       oracle::write_expected(happened, r, 0, consumer.back());
     }
   }
+  /// What moving the tokens through these maps leaves on the consumer.
+  std::vector<Bytes> through(const Maps& maps) const {
+    std::vector<Bytes> out = before;
+    Scene scene{truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+    for (const auto& b : producer) scene.producer.emplace_back(b);
+    for (const auto& b : before) scene.consumer_before.emplace_back(b);
+    for (std::size_t i = 0; i < out.size(); ++i) predict_moved(scene, maps, i, out[i]);
+    return out;
+  }
   Diagnosis name() const {
     Scene scene{truth, 0, {}, {}, {}, {}, {}, {}, events, 0};
     for (const auto& b : producer) scene.producer.emplace_back(b);
@@ -89,13 +98,7 @@ TEST(Diagnose, ClaimsThatWereBelieved) {
   auto& rank = truth.groups[0].producer.ranks[0];
   rank.claim = layout::instantiate("L x K B N H C", rank.geometry, truth.groups[0].producer.scheme);
   Stage stage(truth, truth);
-  std::vector<Bytes> moved = stage.before;
-  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
-  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
-  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
-  const Maps maps{{rank.claim}, {truth.groups[0].consumer.ranks[0].truth}};
-  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, maps, i, moved[i]);
-  stage.consumer = moved;
+  stage.consumer = stage.through(Maps{{rank.claim}, {truth.groups[0].consumer.ranks[0].truth}});
   auto d = stage.name();
   EXPECT_EQ(d.fault_class, FaultClass::axis_permuted) << d.text;
   EXPECT_NE(d.text.find("taken for"), std::string::npos) << d.text;
@@ -113,13 +116,7 @@ TEST(Diagnose, PaddingOfEachHalfIsNoOtherOrder) {
   auto& rank = truth.groups[0].consumer.ranks[0];
   rank.claim = layout::instantiate("L x B { K N H C ; pad 128 }", rank.geometry, truth.groups[0].consumer.scheme);
   Stage stage(truth, truth);
-  std::vector<Bytes> moved = stage.before;
-  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
-  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
-  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
-  const Maps maps{{truth.groups[0].producer.ranks[0].truth}, {rank.claim}};
-  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, maps, i, moved[i]);
-  stage.consumer = moved;
+  stage.consumer = stage.through(Maps{{truth.groups[0].producer.ranks[0].truth}, {rank.claim}});
   const auto d = stage.name();
   EXPECT_EQ(d.fault_class, FaultClass::wrong_stride) << d.text;
   EXPECT_EQ(d.text.find("the consumer is BKNHC and was taken for one with other steps"), 0u) << d.text;
@@ -141,16 +138,9 @@ TEST(Diagnose, ScalesThatAreInterleavedWereWrittenInOrder) {
     *side = {"(" + text + ")", text, nvfp4, {rank}};
   }
   Stage stage(truth, truth);
-  std::vector<Bytes> moved = stage.before;
-  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
-  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
-  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
-  const Maps right{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].truth}};
-  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, right, i, moved[i]);
-  EXPECT_EQ(moved, stage.expected) << "global scales move, too";
-  const Maps believed{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].claim}};
-  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, believed, i, moved[i]);
-  stage.consumer = moved;
+  EXPECT_EQ(stage.through(Maps{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].truth}}), stage.expected)
+      << "global scales move, too";
+  stage.consumer = stage.through(Maps{{group.producer.ranks[0].truth}, {group.consumer.ranks[0].claim}});
   const auto d = stage.name();
   EXPECT_EQ(d.fault_class, FaultClass::scale_swizzle) << d.text;
   EXPECT_EQ(d.text.find("the scales of the consumer do not lie where the claim has them"), 0u) << d.text;
