@@ -75,9 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Slower; the family has a quick one above.
 INSTANTIATE_TEST_SUITE_P(Nightly, Families,
-                         testing::Values(Need{"the same mistake in several steps", "field/tables.yaml",
-                                              "field/batch-with-the-tables-of-others"},
-                                         Need{"the same mistake in several steps", "field/ranks.yaml",
+                         testing::Values(Need{"the same mistake in several steps", "field/ranks.yaml",
                                               "field/batch-with-heads-of-the-other-rank"}));
 
 /// A case written here, and the expected diagnosis.
