@@ -16,6 +16,7 @@
 
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
+#include "process/installation.hpp"
 #include "process/json_words.hpp"
 #include "process/unique_fd.hpp"
 
@@ -30,11 +31,7 @@ namespace {
 
 constexpr std::string_view magic = "KVGOLD01";
 
-fs::path reader_beside_us() {
-  std::error_code fault;
-  const fs::path self = fs::read_symlink("/proc/self/exe", fault);
-  return self.parent_path() / "kvcts-golden-reader";
-}
+fs::path reader_beside_us() { return process::program_folder() / "kvcts-golden-reader"; }
 
 /// The reader's output: a JSON header and the bytes of its data sets.
 struct Dump {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,11 +15,13 @@
 #include <system_error>
 
 #include "process/pointers.hpp"
+#include "process/unique_fd.hpp"
 
 namespace kvcts::cli {
 namespace {
 
 constexpr std::size_t max_output = 64 * 1024;
+constexpr char begun = '~';
 
 struct Ended {
   std::string output;
@@ -89,6 +92,8 @@ ChildAnswer read_answer(const Ended& ended, std::chrono::milliseconds deadline) 
 
 }  // namespace
 
+void begin_answer(int fd) { [[maybe_unused]] const auto written = write(fd, &begun, 1); }
+
 void give_answer(int fd, const std::function<nlohmann::json()>& question) {
   std::string text;
   try {
@@ -142,11 +147,14 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
                         std::chrono::milliseconds deadline) {
   std::vector<std::string> words = argv;
   std::vector<char*> pointers = process::pointers_to(words);  // before the fork
+  const process::UniqueFd errors(memfd_create("kvcts-errors", MFD_CLOEXEC));
   const auto become = [&](int end) {
     const int above = std::max(more_place, answer_place) + 1;
-    const int answer = fcntl(end, F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above);
+    const int answer = fcntl(end, F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above),
+              said = fcntl(errors.get(), F_DUPFD_CLOEXEC, above);
     be_quiet();
     dup2(answer, answer_place);
+    dup2(said, STDERR_FILENO);
     if (other >= 0) dup2(other, more_place);
     execv(pointers[0], pointers.data());
   };
@@ -155,7 +163,16 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
   if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled &&
       sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)
     ended.status = WEXITSTATUS(ended.status) - signalled;  // as wait() tells a signal
-  return read_answer(ended, deadline);
+  const bool started = ended.output.starts_with(begun);
+  ended.output.erase(0, started ? 1 : 0);
+  ChildAnswer answer = read_answer(ended, deadline);
+  if (started || !ended.in_time || !WIFEXITED(ended.status)) return answer;
+  char said[512];
+  const ssize_t got = pread(errors.get(), said, sizeof said, 0);
+  const std::string line(said, got > 0 ? static_cast<std::size_t>(got) : 0);
+  answer.unstarted = true;
+  answer.error = "did not start: " + line.substr(0, line.find('\n'));
+  return answer;
 }
 
 }  // namespace kvcts::cli

@@ -13,6 +13,7 @@
 
 #include "cli/exit.hpp"
 #include "cli/run/run.hpp"
+#include "process/installation.hpp"
 #include "process/pointers.hpp"
 #include "process/procfs.hpp"
 #include "process/sandbox/sandbox.hpp"
@@ -61,11 +62,11 @@ const std::vector<Question>& questions() {
 }
 
 ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
-                const std::vector<std::string>& shown, std::chrono::milliseconds deadline) {
-  std::vector<std::string> argv{process::program_folder() + "/kvcts", flag, std::string(question), about.dump()};
+                const std::vector<std::string>& named, std::chrono::milliseconds deadline) {
+  std::vector<std::string> argv{(process::program_folder() / "kvcts").string(), flag, std::string(question), about.dump()};
   process::UniqueFd filter;
   if (process::why_no_sandbox().empty()) {
-    const process::Sandbox sandbox{grants, process::shown_paths(shown), {}};
+    const process::Sandbox sandbox{grants, named, {}};
     filter = process::filter_of(sandbox);
     argv = process::sandboxed(sandbox, filter_place, argv);
   }
@@ -85,8 +86,8 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
     return std::nullopt;
   }
   std::vector<std::string> argv = command_line();
-  argv[0] = process::program_folder() + "/kvcts";
-  const process::Sandbox sandbox{grants, process::shown_paths(argv), {}};
+  argv[0] = (process::program_folder() / "kvcts").string();
+  const process::Sandbox sandbox{grants, argv, {}};
   const process::UniqueFd filter = process::filter_of(sandbox);
   std::vector<std::string> words = process::sandboxed(sandbox, filter_place, argv);
   std::vector<char*> pointers = process::pointers_to(words);
@@ -131,6 +132,7 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
 bool answered(int argc, const char* const* argv) {
   if (argc != 4 || std::string_view(argv[1]) != flag || ::fcntl(answer_place, F_GETFD) < 0) return false;
   ::fcntl(answer_place, F_SETFD, FD_CLOEXEC);
+  begin_answer(answer_place);
   for (const Question& question : questions()) {
     if (question.name == argv[2]) give_answer(answer_place, [&] { return question.answer(nlohmann::json::parse(argv[3])); });
   }

@@ -20,10 +20,10 @@ struct Question {
 };
 const std::vector<Question>& questions();
 
-/// Asks by name. `shown`: files that must be seen although they lie in /tmp. `grants`: as in cases/engines. Without a
+/// Asks by name. `named`: words that may be paths, needed inside the sandbox. `grants`: as in cases/engines. Without a
 /// sandbox on this machine the process is one without. Throws std::system_error as ask_child does.
 ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
-                const std::vector<std::string>& shown, std::chrono::milliseconds deadline);
+                const std::vector<std::string>& named, std::chrono::milliseconds deadline);
 
 /// For a verb that runs code under test in its own processes: the same verb again, as it was called, in a sandbox
 /// that takes with it whatever is left. Its exit status; nullopt where this process is already inside, or the machine has

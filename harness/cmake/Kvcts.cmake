@@ -26,6 +26,20 @@ if(KVCTS_CCACHE)
     CCACHE_SLOPPINESS=pch_defines,time_macros ${KVCTS_CCACHE})
 endif()
 
+# kvcts_link(FOLDER NAME): <build>/share/kvcts/NAME is a link to FOLDER; relative where the build folder lies in the
+# checkout, so that both can be moved together.
+function(kvcts_link folder name)
+  file(REAL_PATH ${CMAKE_BINARY_DIR} build)
+  file(REAL_PATH ${CMAKE_SOURCE_DIR} source)
+  set(target ${folder})
+  cmake_path(IS_PREFIX source ${build} inside)
+  if(inside)
+    file(REAL_PATH ${folder} real)
+    file(RELATIVE_PATH target ${build}/share/kvcts ${real})
+  endif()
+  file(CREATE_LINK ${target} ${CMAKE_BINARY_DIR}/share/kvcts/${name} SYMBOLIC)
+endfunction()
+
 # The part of its room that the current folder belongs to: harness/run/store -> run/store, harness/scene/reader/flashinfer
 # -> scene/reader.
 function(kvcts_part out)

@@ -37,12 +37,12 @@ namespace kvcts::process {
 void run_warden(UniqueFd socket, const std::string& run);
 
 /// Starts the warden in its own session, so that Ctrl-C reaches the supervisor only. `argv` ends with the program and
-/// the run. `more` become descriptors 4, 5, ... Throws std::system_error.
+/// the run. `more` become descriptors 4, 5, ...; `errors`, if any, its standard error. Throws std::system_error.
 struct WardenProcess {
   pid_t pid{0};
   UniqueFd socket;
 };
-WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more = {});
+WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more = {}, int errors = -1);
 
 /// Requests.
 struct SpawnRequest {
@@ -53,9 +53,6 @@ struct SpawnRequest {
   std::uint64_t memory_limit{0};                          ///< bytes of private memory (RLIMIT_DATA); 0 = none
 };
 nlohmann::json to_json(const SpawnRequest& request);
-
-/// Folder of the running program, where the suite's other programs are.
-std::string program_folder();
 
 /// "SIGSEGV", "SIGABRT", ...; "signal 63" if it has no name.
 std::string signal_name(int signal);

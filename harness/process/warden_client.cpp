@@ -3,7 +3,6 @@
 #include <spawn.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstring>
 #include <system_error>
 
@@ -20,19 +19,12 @@ nlohmann::json to_json(const SpawnRequest& request) {
           {"env", request.environment}, {"mark", request.mark}, {"memory_limit", request.memory_limit}};
 }
 
-std::string program_folder() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
-  const std::string text(path, length > 0 ? static_cast<std::size_t>(length) : 0);
-  return text.substr(0, text.rfind('/'));
-}
-
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
-WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more) {
+WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more, int errors) {
   auto [own, theirs] = socket_pair();
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -40,6 +32,7 @@ WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  if (errors >= 0) ::posix_spawn_file_actions_adddup2(&actions, errors, 2);
   // Sources lie above all targets, so none is overwritten before it is copied.
   const int above = static_cast<int>(more.size()) + 16;
   std::vector<UniqueFd> lifted;

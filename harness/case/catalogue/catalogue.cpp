@@ -8,6 +8,7 @@
 #include "case/catalogue/nearest.hpp"
 #include "case/catalogue/tables.hpp"
 #include "layout/dtype.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::catalogue {
 
@@ -42,9 +43,8 @@ fs::path find_cases(const std::string& given) {
     throw Error("expected a directory of case data (with suites/ in it), found '" + std::string(env) +
                 "'; check KVCTS_CASES");
   }
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   std::string looked;
-  fs::path above = program.parent_path();
+  fs::path above = process::program_folder();
   for (int level = 0; level < 5 && !above.empty(); ++level, above = above.parent_path()) {
     for (const char* below : {"share/kvcts/cases", "cases"}) {
       if (is_cases(above / below)) return above / below;

@@ -16,12 +16,12 @@
 #include "cli/certify/challenge.hpp"
 #include "cli/certify/negatives.hpp"
 #include "cli/certify/record.hpp"
-#include "cli/paths.hpp"
 #include "cli/report/summary.hpp"
 #include "cli/report/whole_file.hpp"
 #include "cli/run/run.hpp"
 #include "cli/stored.hpp"
 #include "engines/transport/session.hpp"
+#include "process/installation.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "run/store/reader.hpp"
 
@@ -42,7 +42,7 @@ std::string sha256_of(const fs::path& file) { return certificate::hex(certificat
 /// SHA-256 of the programs that judged and of the libraries that were judged.
 json digests_of_code(const catalogue::EngineEntry& engine) {
   json out = json::object();
-  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path programs = process::program_folder();
   for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-warden"}) {
     std::error_code none;
     if (fs::exists(programs / program, none)) out["programs"][program] = sha256_of(programs / program);

@@ -7,8 +7,8 @@
 
 #include "certificate/merkle.hpp"
 #include "cli/certify/challenge.hpp"
-#include "cli/paths.hpp"
 #include "cli/provenance.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::cli {
 
@@ -75,7 +75,7 @@ json claims_of(const std::vector<json>& records, const Subject& subject) {
 }
 
 json suite_here(const std::filesystem::path& cases) {
-  const json from = provenance(cases, golden_folder());
+  const json from = provenance(cases, process::golden_folder());
   return {
       {"version", KVCTS_VERSION}, {"commit", from.at("commit")}, {"cases", from.at("cases")}, {"golden", from.at("golden")}};
 }

@@ -87,7 +87,7 @@ std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, 
   constexpr std::chrono::milliseconds deadline = std::chrono::seconds(10);
   const ChildAnswer answer =
       ask("load", {{"file", file.string()}, {"environment", environment}}, grants, {file.string()}, deadline);
-  if (answer.ok) return std::nullopt;
+  if (answer.ok || answer.unstarted) return std::nullopt;  // a sandbox that does not start says so when the case begins
   supervisor::Ended ended;
   ended.phase = Phase::registration;
   ended.text = "the plug-in " + file.string() + " cannot be loaded";

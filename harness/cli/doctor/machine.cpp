@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "cli/doctor/doctor.hpp"
-#include "cli/paths.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::cli::doctor {
 namespace {
@@ -26,7 +26,7 @@ void add_packages(const fs::path& folder, const std::string& prefix, json& packa
 /// Of the checkout's environment, and of engines that are kept in folders of their own.
 json packages() {
   json found = json::object();
-  const fs::path root = fs::path(find_python()).parent_path().parent_path();
+  const fs::path root = fs::path(process::find_python()).parent_path().parent_path();
   if (root.empty()) return found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root / "lib", error))

@@ -4,14 +4,14 @@
 #include <sstream>
 
 #include "cli/doctor/doctor.hpp"
-#include "cli/paths.hpp"
 #include "golden/manifest.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::cli::doctor {
 
 Section python() {
   Section s{"Python", {}};
-  const std::string interpreter = find_python();
+  const std::string interpreter = process::find_python();
   const auto version = output_of({interpreter, "--version"});
   if (!version) {
     s.findings.push_back(
@@ -39,7 +39,7 @@ Section python() {
 Section golden_tensors() {
   Section s{"golden tensors", {}};
   try {
-    const golden::Manifest manifest = golden::read_manifest(golden_folder());
+    const golden::Manifest manifest = golden::read_manifest(process::golden_folder());
     std::int64_t bytes = 0;
     std::size_t tensors = 0;
     for (const auto& [name, file] : manifest.files) {

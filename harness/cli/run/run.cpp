@@ -15,7 +15,6 @@
 #include "cli/devices.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
-#include "cli/paths.hpp"
 #include "cli/provenance.hpp"
 #include "cli/report/compare.hpp"
 #include "cli/report/console.hpp"
@@ -29,6 +28,7 @@
 #include "cli/run/plan.hpp"
 #include "cli/run/rotation.hpp"
 #include "cli/stored.hpp"
+#include "process/installation.hpp"
 #include "run/store/store.hpp"
 #include "run/supervisor/supervisor.hpp"
 
@@ -348,7 +348,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int
                  {"places", plan.places()}};
   }
   info.machine = doctor::machine();
-  info.provenance = provenance(catalogue::find_cases(options.cases), golden_folder());
+  info.provenance = provenance(catalogue::find_cases(options.cases), process::golden_folder());
   info.repro = report::to_json(repro_of(options));
   std::string folder_name = info.suite;
   for (char& c : folder_name) {

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "case/catalogue/catalogue.hpp"
-#include "cli/paths.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "golden/verify.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::cli::golden_verb {
 namespace {
@@ -23,7 +23,7 @@ struct Options {
 };
 
 std::filesystem::path folder_of(const Options& o) {
-  return o.folder.empty() ? golden_folder() : std::filesystem::path(o.folder);
+  return o.folder.empty() ? process::golden_folder() : std::filesystem::path(o.folder);
 }
 
 /// Golden files are the user's: what is wrong with them is one clear line and exit_usage.
@@ -58,7 +58,7 @@ int verify_tensors(const Options& o, const Globals& globals) {
   VerifyOptions options;
   options.layouts = o.layouts;
   options.cases = catalogue::find_cases(globals.cases);
-  if (!o.no_python) options.python = find_python();
+  if (!o.no_python) options.python = process::find_python();
   const VerifyReport report = verify(folder_of(o), options);
   if (globals.json) {
     nlohmann::json items = nlohmann::json::array();

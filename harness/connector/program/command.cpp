@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "case/texts.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::connector::program {
 
@@ -16,24 +17,16 @@ using nlohmann::json;
 
 namespace {
 
-/// <bin>/.. of the running program: an installation, or the build folder.
-fs::path prefix() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
-
 std::vector<fs::path> folders() {
-  std::vector<fs::path> out;
-  if (const char* path = std::getenv("KVCTS_CONNECTOR_PATH")) {
-    std::istringstream words(path);
-    for (std::string folder; std::getline(words, folder, ':');)
-      if (!folder.empty()) out.emplace_back(folder);
-  }
-  out.push_back(prefix() / "share" / "kvcts" / "connectors");
-  out.push_back(prefix() / "lib" / "kvcts" / "connectors");
+  std::vector<fs::path> out = process::folders_of("KVCTS_CONNECTOR_PATH");
+  out.push_back(process::data_folder() / "connectors");
+  out.push_back(process::prefix() / "lib" / "kvcts" / "connectors");
   return out;
 }
 
 std::string expand(const std::string& word) {
   static const std::string marker = "{connectors}/", named = "{python:";
-  if (word == "{python}") return find_python();
+  if (word == "{python}") return process::find_python();
   if (word.starts_with(named) && word.ends_with("}"))
     return find_python(word.substr(named.size(), word.size() - named.size() - 1));
   if (!word.starts_with(marker)) return word;
@@ -63,25 +56,15 @@ std::string executable(const std::string& name) {
 
 }  // namespace
 
-std::string find_python() {
-  if (const char* set = std::getenv("KVCTS_PYTHON"); set != nullptr && *set != '\0') return set;
-  // <checkout>/build/share/kvcts/golden is a link to <checkout>/golden
-  std::error_code error;
-  const fs::path pinned =
-      fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "bin" / "python";
-  return !error && fs::exists(pinned, error) ? pinned.string() : "python3";
-}
-
 std::string find_python(const std::string& environment) {
   std::string variable = "KVCTS_PYTHON_";
   for (const char c : environment)
     variable +=
         std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
   if (const char* set = std::getenv(variable.c_str()); set != nullptr && *set != '\0') return set;
-  std::error_code error;
-  const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" /
-                        environment / "bin" / "python";
-  if (!error && fs::exists(here, error)) return here.string();
+  std::error_code none;
+  const fs::path here = process::checkout() / ".venv" / "with" / environment / "bin" / "python";
+  if (here.is_absolute() && fs::exists(here, none)) return here.string();
   throw NotHere(environment, "there is no environment " + environment + ": ./run_suite.sh --with " + environment +
                                  " install makes one, or set " + variable + " to an interpreter that has it");
 }

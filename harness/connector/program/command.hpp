@@ -43,8 +43,6 @@ nlohmann::json options_of_side(nlohmann::json options, Side side);
 /// Throws std::runtime_error on unknown or ill-typed options, NotHere when the file or the interpreter is missing.
 Command command_of(const std::string& connector, const nlohmann::json& options);
 
-/// $KVCTS_PYTHON, else the checkout's .venv when the program runs from a build folder in it, else "python3".
-std::string find_python();
 /// The interpreter of a separate environment ("vllm"). Throws NotHere with what to do.
 std::string find_python(const std::string& environment);
 

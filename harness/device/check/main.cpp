@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "device/check/checks.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::device::checks {
 
@@ -97,7 +98,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (golden.empty()) {
     std::error_code none;
-    const auto beside = std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "../share/kvcts/golden";
+    const auto beside = kvcts::process::golden_folder();
     if (std::filesystem::is_directory(beside, none)) golden = beside.string();
   }
   if (!only.empty() &&

@@ -1,9 +1,9 @@
 // Finds plug-ins relative to the running program, so that an installed tree can be moved.
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "engines/transport/session.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::transport {
 namespace {
@@ -13,22 +13,11 @@ constexpr std::string_view prefix = "kvcts_engine_";
 
 /// Folders from the environment first, then this installation's.
 std::vector<fs::path> folders(std::size_t* foreign = nullptr) {
-  std::vector<fs::path> result;
-  if (const char* listed = std::getenv("KVCTS_ENGINE_PATH"); listed != nullptr) {
-    std::string_view rest = listed;
-    while (!rest.empty()) {
-      const auto colon = rest.find(':');
-      if (const auto folder = rest.substr(0, colon); !folder.empty()) result.emplace_back(folder);
-      if (colon == std::string_view::npos) break;
-      rest.remove_prefix(colon + 1);
-    }
-  }
+  std::vector<fs::path> result = process::folders_of("KVCTS_ENGINE_PATH");
   if (foreign != nullptr) *foreign = result.size();
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  const fs::path root = program.parent_path().parent_path();
-  result.push_back(root / "lib/kvcts/engines");
-  if (const fs::path installed = root / KVCTS_ENGINE_FOLDER; installed != result.back()) result.push_back(installed);
+  result.push_back(process::prefix() / "lib/kvcts/engines");
+  if (const fs::path installed = process::prefix() / KVCTS_ENGINE_FOLDER; installed != result.back())
+    result.push_back(installed);
   return result;
 }
 

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "process/installation.hpp"
+
 namespace kvcts::transport {
 
 /// Variable that names another folder of packages.
@@ -17,11 +19,8 @@ inline constexpr const char* package_variable = "KVCTS_ENGINE_PACKAGE";
 /// program. "" for an installation elsewhere.
 inline std::filesystem::path packages_folder() {
   if (const char* named = std::getenv(packages_variable); named != nullptr && *named != '\0') return named;
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  // <checkout>/build/share/kvcts/golden is a link to <checkout>/golden
-  const auto golden = std::filesystem::canonical(program.parent_path().parent_path() / "share/kvcts/golden", error);
-  return error ? std::filesystem::path() : golden.parent_path() / ".venv/engines";
+  const auto checkout = process::checkout();
+  return checkout.empty() ? checkout : checkout / ".venv/engines";
 }
 
 /// A package's folder, "" if it is not completely installed.
@@ -33,7 +32,10 @@ inline std::filesystem::path package_folder(const std::string& name) {
 
 /// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
-  return "engine package " + name + " is not installed in " + packages_folder().string() +
+  const auto folder = packages_folder();
+  return "engine package " + name +
+         (folder.empty() ? " is not here, and this installation has no folder of engine packages"
+                         : " is not installed in " + folder.string()) +
          ": install it with ./run_suite.sh install, or set " + packages_variable + " to another folder";
 }
 

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
+#include "process/installation.hpp"
 #include "process/pointers.hpp"
-#include "process/warden.hpp"
 
 extern char** environ;  // NOLINT
 
@@ -23,12 +25,79 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Replaced by empty folders that vanish with the sandbox.
-constexpr std::array<std::string_view, 4> replaced{"/tmp", "/dev/shm", "/run", "/var/tmp"};
-
-bool lies_in(std::string_view path, std::string_view folder) {
-  return path == folder || (path.starts_with(folder) && path.size() > folder.size() && path[folder.size()] == '/');
+/// The folders that the sandbox replaces by empty ones, which vanish with it. Links are resolved.
+std::vector<fs::path> replaced_folders() {
+  std::vector<fs::path> out{"/dev/shm"};
+  std::vector<fs::path> machine{"/tmp", "/var/tmp", "/run"};
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') machine.push_back(fs::path(home) / ".cache");
+  std::error_code none;
+  for (const fs::path& folder : machine)
+    if (fs::is_directory(folder, none)) out.push_back(fs::canonical(folder, none));
+  return out;
 }
+
+/// What is mounted over the machine's files. In order: what lies in a folder comes behind it.
+class Mounts {
+ public:
+  /// By an empty folder, in which what is needed is shown all the same.
+  void replace(const fs::path& folder) { mounts_.insert_or_assign(folder, Mount{Kind::replaced, {}}); }
+  /// Whatever is named in it.
+  void hide(const fs::path& folder) { mounts_.insert_or_assign(folder, Mount{Kind::hidden, {}}); }
+
+  /// Links on the way are kept, and what they point to is shown, too.
+  void show(const fs::path& path) {
+    constexpr int most_links = 40;  // as the kernel's
+    fs::path rest = path;
+    for (int links = 0; links < most_links; ++links) {
+      fs::path at;
+      auto part = rest.begin();
+      std::error_code none;
+      for (; part != rest.end(); ++part) {
+        at /= *part;
+        if (fs::is_symlink(at, none)) break;
+      }
+      if (part == rest.end()) break;
+      const fs::path target = fs::read_symlink(at, none);
+      mounts_.try_emplace(at, Mount{Kind::link, target});
+      fs::path next = at.parent_path() / target;
+      for (++part; part != rest.end(); ++part) next /= *part;
+      rest = next.lexically_normal();
+    }
+    mounts_.try_emplace(rest, Mount{Kind::shown, {}});
+  }
+
+  /// bubblewrap's words. What an outer folder shows or replaces already is left out.
+  std::vector<std::string> words() const {
+    std::vector<std::string> out;
+    std::vector<std::pair<fs::path, Kind>> around;
+    for (const auto& [path, mount] : mounts_) {
+      while (!around.empty() && !lies_in(path, around.back().first)) around.pop_back();
+      const Kind outer = around.empty() ? Kind::shown : around.back().second;
+      const bool empty = mount.kind == Kind::replaced || mount.kind == Kind::hidden;
+      if (outer == Kind::hidden) continue;
+      around.emplace_back(path, mount.kind);
+      if ((outer == Kind::replaced) == empty) continue;  // it is empty, or there, already
+      if (empty)
+        out.insert(out.end(), {"--tmpfs", path.string()});
+      else if (mount.kind == Kind::shown)
+        out.insert(out.end(), {"--ro-bind-try", path.string(), path.string()});
+      else
+        out.insert(out.end(), {"--symlink", mount.target.string(), path.string()});
+    }
+    return out;
+  }
+
+ private:
+  enum class Kind { replaced, hidden, shown, link };
+  struct Mount {
+    Kind kind;
+    fs::path target;  ///< of a link
+  };
+  static bool lies_in(const fs::path& path, const fs::path& folder) {
+    return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+  }
+  std::map<fs::path, Mount> mounts_;
+};
 
 std::string find_in_path(std::string_view program) {
   const char* path = std::getenv("PATH");
@@ -111,36 +180,6 @@ bool is_granted(const Sandbox& sandbox, const Grant& grant) {
 
 }  // namespace
 
-std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
-  std::vector<std::string> candidates = also, out;
-  std::error_code none;
-  candidates.push_back(fs::current_path(none).string());
-  candidates.push_back(program_folder());
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable(*entry);
-    const std::size_t equals = variable.find('=');
-    if (equals == std::string_view::npos || variable.starts_with("TMPDIR=")) continue;
-    std::string_view rest = variable.substr(equals + 1);
-    while (!rest.empty()) {
-      const auto colon = rest.find(':');
-      candidates.emplace_back(rest.substr(0, colon));
-      if (colon == std::string_view::npos) break;
-      rest.remove_prefix(colon + 1);
-    }
-  }
-  for (const std::string& path : candidates) {
-    const std::string real = fs::weakly_canonical(path, none).string();
-    for (const std::string& one : {path, real}) {
-      if (one.empty() || one[0] != '/' || !fs::exists(one, none)) continue;
-      const bool inside = std::any_of(replaced.begin(), replaced.end(),
-                                      [&](std::string_view folder) { return lies_in(one, folder) && one != folder; });
-      if (inside && std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
-    }
-  }
-  std::sort(out.begin(), out.end());  // a folder before its content
-  return out;
-}
-
 std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv, bool first) {
   std::vector<std::string> out{bubblewrap(),
                                "--unshare-user-try",
@@ -168,23 +207,13 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
     for (const std::string& device : devices_of(grant)) add({"--dev-bind-try", device, device});
   }
   if (!sys) add({"--tmpfs", "/sys"});
+  Mounts mounts;
+  for (const fs::path& path : needed_paths(sandbox.named)) mounts.show(path);
+  for (const fs::path& folder : replaced_folders()) mounts.replace(folder);
   std::error_code none;
-  for (const std::string_view folder : replaced) {
-    if (folder == "/dev/shm" || fs::is_directory(folder, none)) add({"--tmpfs", std::string(folder)});
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr) {
-    if (const fs::path cache = fs::path(home) / ".cache"; fs::is_directory(cache, none)) add({"--tmpfs", cache.string()});
-  }
-  for (const std::string& path : sandbox.shown) add({"--ro-bind-try", path, path});
-  for (const std::string& path : sandbox.hidden) {
-    const std::string real = fs::weakly_canonical(path, none).string();
-    // A folder that does not exist inside need not be hidden, and could not be created on a read-only file system.
-    const bool gone =
-        std::any_of(replaced.begin(), replaced.end(), [&](std::string_view folder) { return lies_in(real, folder); }) &&
-        std::none_of(sandbox.shown.begin(), sandbox.shown.end(),
-                     [&](const std::string& shown) { return lies_in(real, shown); });
-    if (!gone && fs::is_directory(real, none)) add({"--tmpfs", real});
-  }
+  for (const std::string& path : sandbox.hidden)
+    if (const fs::path folder = fs::weakly_canonical(path, none); fs::is_directory(folder, none)) mounts.hide(folder);
+  for (const std::string& word : mounts.words()) add({word});
   add({"--setenv", "TMPDIR", "/tmp", "--seccomp", std::to_string(filter), "--"});
   out.insert(out.end(), argv.begin(), argv.end());
   return out;

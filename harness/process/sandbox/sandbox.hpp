@@ -1,10 +1,10 @@
 // The sandbox for code under test: bubblewrap around the processes, plus a system call filter.
 //
-// Inside, processes have their own pids, IPC objects and mounts. The machine's files are read-only; /tmp, /dev/shm,
-// /run and the user's cache are empty and private, and vanish with the sandbox. The only devices are null, zero,
-// full, random and tty; there is no /sys and no capability. System calls that reach into another process, change
-// mounts or namespaces, or load code into the kernel fail. An engine's entry names what it needs beyond that
-// (grants()). The network is the machine's.
+// Inside, processes have their own pids, IPC objects and mounts. The machine's files are read-only; /tmp, /dev/shm, /run
+// and the user's cache are empty and private, and vanish with the sandbox: of their content only needed_paths() are there,
+// read-only. The only devices are null, zero, full, random and tty; there is no /sys and no capability. System calls that
+// reach into another process, change mounts or namespaces, or load code into the kernel fail. An engine's entry names what
+// it needs beyond that (grants()). The network is the machine's.
 #pragma once
 
 #include <string>
@@ -17,15 +17,12 @@ namespace kvcts::process {
 
 struct Sandbox {
   std::vector<std::string> granted;  ///< names from grants()
-  std::vector<std::string> shown;    ///< absolute paths to expose read-only although they lie in a replaced folder
+  std::vector<std::string> named;    ///< words of the case or the command line; paths among them are needed inside
   std::vector<std::string> hidden;   ///< folders that appear empty inside: what the suite writes
 };
 
-/// Of this process's environment, working folder, own folder and `also`: the paths that lie in a folder that a
-/// sandbox replaces, such as plug-ins and programs in /tmp.
-std::vector<std::string> shown_paths(const std::vector<std::string>& also);
-
-/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor on which it receives filter_of().
+/// The command that runs `argv` in the sandbox. What is needed there (process/installation.hpp) is visible also where it
+/// lies in a folder that the sandbox replaces. `filter`: number of the descriptor on which it receives filter_of().
 /// `first`: run as process 1, which no signal from inside can end and which must reap; otherwise bubblewrap's own
 /// process 1 reaps.
 std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv,

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -224,7 +225,9 @@ void Link::start() {
     constexpr int filter_place = 4;
     const process::UniqueFd filter = process::filter_of(*sandbox_);
     const int more[] = {filter.get()};
-    warden_ = process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}, true), more);
+    errors_ = process::UniqueFd(::memfd_create("kvcts-sandbox-errors", MFD_CLOEXEC));
+    warden_ =
+        process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}, true), more, errors_.get());
   } else {
     warden_ = process::start_warden({program_, run_});
   }
@@ -276,14 +279,28 @@ void Link::on_socket() {
   }
 }
 
+/// bubblewrap's own line, which it has said by the time that its socket closes; "" if something killed it.
+std::string Link::why_no_start() const {
+  char text[512];
+  const ssize_t got = ::pread(errors_.get(), text, sizeof text, 0);
+  std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  said.resize(std::min(said.size(), said.find('\n')));
+  return said;
+}
+
 void Link::lose() {
   if (lost_) return;
   lost_ = true;
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
+  const std::string why = sandbox_ && first_ == 0 ? why_no_start() : "";
   for (const auto& [id, child] : children_) {
-    child->lost_ = true;
-    child->fault_ = FrameError(FrameFault::eof, "the warden is gone");
+    if (why.empty()) {
+      child->lost_ = true;
+      child->fault_ = FrameError(FrameFault::eof, "the warden is gone");
+    } else {
+      child->failed_ = "the sandbox did not start: " + why;
+    }
     child->wake_.notify();
   }
 }

@@ -155,6 +155,7 @@ class Link {
   void start();
   void on_socket();
   void lose();
+  std::string why_no_start() const;
   void end_sandbox();
   void end_marked();
 
@@ -163,6 +164,7 @@ class Link {
   std::optional<process::Sandbox> sandbox_;
   process::WardenProcess warden_;  ///< for a sandbox: bubblewrap
   pid_t first_{0};                 ///< process 1 of the sandbox
+  process::UniqueFd errors_;       ///< what bubblewrap says
   process::Channel channel_;
   Loop::Watch watch_{0};
   std::map<std::uint64_t, Child*> children_;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <random>
 
+#include "process/installation.hpp"
 #include "run/supervisor/lane.hpp"
 
 namespace kvcts::supervisor {
@@ -87,7 +88,7 @@ std::string new_run_token() {
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers) {
   raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);
-  const std::string programs = options.programs.empty() ? process::program_folder() : options.programs;
+  const std::string programs = options.programs.empty() ? process::program_folder().string() : options.programs;
   Loop loop;
   Link link(loop, programs + "/kvcts-warden", new_run_token());
   Run run(jobs, options, handlers, loop, link, programs);

@@ -22,16 +22,11 @@ bool options_with_register(const ResolvedCase& c) {
   return is_program(c) && c.connector.options.value("options_with", "") == "register";
 }
 
-/// Collects absolute paths among the texts of some values.
-void add_paths(const json& value, std::vector<std::string>& out) {
-  if (value.is_string() && value.get_ref<const std::string&>().starts_with('/')) out.push_back(value);
+/// Collects the texts of a value.
+void add_texts(const json& value, std::vector<std::string>& out) {
+  if (value.is_string()) out.push_back(value);
   if (value.is_structured())
-    for (const json& item : value) add_paths(item, out);
-}
-std::vector<std::string> paths_in(const std::vector<json>& values) {
-  std::vector<std::string> out;
-  for (const json& value : values) add_paths(value, out);
-  return out;
+    for (const json& item : value) add_texts(item, out);
 }
 
 /// The program and what it receives with hello: connectors that differ only in what is sent with each job share
@@ -63,8 +58,9 @@ json program_options(const ResolvedCase& c) {
 }  // namespace
 
 process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
-  return {c.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})),
-          options.hidden};
+  std::vector<std::string> named{c.engine.plugin};
+  for (const json& value : {c.engine.options, c.engine.environment, c.connector.options}) add_texts(value, named);
+  return {c.grants, std::move(named), options.hidden};
 }
 
 /// Selects the existing workers of this engine, and retires those that must go. May query the checker: no request may
