@@ -63,6 +63,7 @@ struct Memory {
       boundaries;               ///< byte offsets at which one mapping ends and the next begins: no copy may straddle one
   std::int64_t base{0};         ///< address of byte 0; matters for alignment only
   std::string holds{"poison"};  ///< before the first step: poison | zero
+  std::string unused_slots{"free"};  ///< behind the last token of what is moved here: free | kept
   bool operator==(const Memory&) const = default;
 };
 

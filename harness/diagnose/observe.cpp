@@ -136,9 +136,7 @@ void add(std::vector<WrongRange>& ranges, std::size_t check, int backing, std::i
 
 bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
   const auto of = check.any.find(backing);
-  if (of == check.any.end()) return true;
-  auto after = of->second.upper_bound(offset);
-  return after == of->second.begin() || offset >= std::prev(after)->second;
+  return of == check.any.end() || !holds_byte(of->second, offset);
 }
 
 Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena,

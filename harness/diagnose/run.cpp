@@ -9,6 +9,7 @@
 
 #include "case/outcome.hpp"
 #include "case/text.hpp"
+#include "diagnose/effect.hpp"
 #include "diagnose/explain.hpp"
 #include "diagnose/facts.hpp"
 #include "diagnose/window.hpp"
@@ -231,11 +232,8 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   if (!mismatch.any()) {
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
     if (!completed) report.message = ended;
-    for (const Step& step : script.steps) {
-      const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
-      if (same && report.outcome == Outcome::pass)
-        report.message = "'actually' of '" + step.name + "' repeats the intended step";
-    }
+    if (report.outcome == Outcome::pass)
+      report.message = words_without_effect(steps_without_effect(script, arena, seen, true, seed, mover));
     conclude();
     return report;
   }
@@ -301,6 +299,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
+  if (const std::string idle = words_without_effect(steps_without_effect(script, arena, seen, false, seed, mover));
+      !idle.empty())
+    report.message += "; " + idle;
   if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};
   report.diagnosis.text = text;
   conclude();

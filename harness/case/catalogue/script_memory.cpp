@@ -56,7 +56,8 @@ void check_view(const View& view, const Node& node) {
 void check_memory(const Memory& memory, const Node& node) {
   check_view(memory.view, node);
   if (!memory.view.of.empty()) {
-    for (const char* key : {"bytes", "pool", "gap", "guard_below", "guard_above", "sparse", "boundaries", "base", "holds"}) {
+    for (const char* key :
+         {"bytes", "pool", "gap", "guard_below", "guard_above", "sparse", "boundaries", "base", "holds", "unused_slots"}) {
       if (const Node* given = node.find(key)) {
         fail(*given, std::string("no '") + key + "' in a memory that shares the bytes of '" + memory.view.of + "'",
              "say it there");
@@ -132,6 +133,9 @@ const Table<Memory>& memory_table() {
                           "bytes at which one mapping ends and the next begins: no access may straddle one"),
                  optional("base", &Memory::base, bytes_codec(), "address of byte 0; matters for align"),
                  optional("holds", &Memory::holds, one_of({"poison", "zero"}), "before the first step"),
+                 optional("unused_slots", &Memory::unused_slots, one_of({"free", "kept"}),
+                          "slots behind a request's last token in its last block: free, a step that moves the request here "
+                          "may write them, as code that moves whole blocks does; kept, it must not"),
              }),
         check_memory};
   }();
@@ -144,8 +148,9 @@ const Table<script::Request>& script_request_table() {
       "a request",
       {
           required("tokens", &Request::tokens, integer(0, many), "tokens in the cache"),
-          optional("generation", &Request::generation, generation(),
-                   "which content it holds; equal generations hold equal tokens at equal positions"),
+          optional(
+              "generation", &Request::generation, generation(),
+              "which content it holds; default its own. Requests of one generation share: equal tokens at equal positions"),
           optional("first_token", &Request::first_token, integer(0, many), "position of its first token in the content"),
           optional("blocks", &Request::blocks, tables(block_ids()), "memory -> its block ids there, in order of tokens"),
           optional("positions", &Request::positions, tables(list_of(integer_codec(0, many))),

@@ -1,6 +1,7 @@
 #include "case/catalogue/script_table.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "case/catalogue/script_steps.hpp"
@@ -33,6 +34,41 @@ json one_key_of(const char* suffix) {
                                       {"properties", std::move(properties)}}})}};
 }
 
+using Requests = std::map<std::string, script::Request>;
+
+/// Requests that say no generation get one each that no other has, in the order of their names.
+void give_own_content(Requests& requests, const std::function<bool(const std::string&)>& says) {
+  std::set<std::uint32_t> taken;
+  for (const auto& [name, request] : requests)
+    if (says(name)) taken.insert(request.generation);
+  std::uint32_t next = 1;
+  for (auto& [name, request] : requests) {
+    if (says(name)) continue;
+    while (taken.contains(next)) ++next;
+    request.generation = next++;
+  }
+}
+
+Codec<Requests> requests_codec() {
+  const auto plain = by_reference(named(object<script::Request>(script_request_table)), "request");
+  Codec<Requests> out = plain;
+  out.read = [plain](const Node& node) {
+    Requests requests = plain.read(node);
+    give_own_content(requests, [&](const std::string& name) { return node.find(name)->find("generation") != nullptr; });
+    return requests;
+  };
+  // Where reading would give others than these, all are said.
+  out.write = [plain](const Requests& requests) {
+    json written = plain.write(requests);
+    Requests again = requests;
+    give_own_content(again, [&](const std::string& name) { return written.at(name).contains("generation"); });
+    if (again != requests)
+      for (const auto& [name, request] : requests) written[name]["generation"] = request.generation;
+    return written;
+  };
+  return out;
+}
+
 }  // namespace
 
 const Table<Script>& script_table() {
@@ -41,8 +77,7 @@ const Table<Script>& script_table() {
       {
           required("memory", &Script::memories, by_reference(named(object<Memory>(memory_table)), "memory"),
                    "name -> memory"),
-          optional("requests", &Script::requests,
-                   by_reference(named(object<script::Request>(script_request_table)), "request"), "name -> request"),
+          optional("requests", &Script::requests, requests_codec(), "name -> request"),
           required("steps", &Script::steps, steps_codec(), "what is done, in order"),
       },
       check_script};

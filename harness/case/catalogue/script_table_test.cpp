@@ -113,6 +113,22 @@ TEST(Script, EveryKeyIsReadAndWrittenBack) {
   EXPECT_EQ(script::script_from_json(json::parse(script::to_json(script).dump())), script);
 }
 
+TEST(Script, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
+  const auto generations = [](const std::string& requests) {
+    const std::string text = "memory: {P: {bytes: 64}}\nrequests: {" + requests + "}\nsteps: [fill: {to: P, value: zero}]\n";
+    const Script script = script_from_yaml(text, "s");
+    EXPECT_EQ(script_from_yaml(script_document(script).dump(), "again"), script) << requests;
+    std::vector<std::uint32_t> out;
+    for (const auto& [name, request] : script.requests) out.push_back(request.generation);
+    return out;
+  };
+  using Numbers = std::vector<std::uint32_t>;
+  EXPECT_EQ(generations("A: {tokens: 1}, B: {tokens: 1}, C: {tokens: 1}"), (Numbers{1, 2, 3}));
+  EXPECT_EQ(generations("A: {tokens: 1}, B: {tokens: 1, generation: 1}"), (Numbers{2, 1}));
+  EXPECT_EQ(generations("A: {tokens: 1, generation: 1}, B: {tokens: 1, generation: 1}"), (Numbers{1, 1})) << "shared";
+  EXPECT_EQ(generations("A: {tokens: 1, generation: 2}, B: {tokens: 1}, C: {tokens: 1}"), (Numbers{2, 1, 3}));
+}
+
 TEST(Script, ValuesAreWhatTheTextSays) {
   const Script script = parse(everything);
   const auto& write = script.steps[0].intended;

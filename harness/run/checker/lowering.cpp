@@ -58,6 +58,7 @@ class Lowering {
       out.push_back(memory_name(case_, side, group, static_cast<int>(r)));
       script::Memory& memory = script_.memories[out.back()];
       memory.side = name(side);
+      memory.unused_slots = "kept";  // the comparison has decided which of them are right
       memory.rank = static_cast<std::int64_t>(r);
       memory.view.cache = layout::to_text(cache.ranks[r].truth);
       const auto shape = oracle::file_shape(case_, 0);

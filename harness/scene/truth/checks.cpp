@@ -7,25 +7,6 @@ namespace kvcts::script {
 
 using nlohmann::json;
 
-namespace {
-
-using Spans = std::map<std::int64_t, std::int64_t>;
-
-/// Adds [begin, end); spans that touch become one.
-void add_span(Spans& spans, std::int64_t begin, std::int64_t end) {
-  if (begin >= end) return;
-  auto at = spans.upper_bound(begin);
-  if (at != spans.begin() && std::prev(at)->second >= begin) --at;
-  while (at != spans.end() && at->first <= end) {
-    begin = std::min(begin, at->first);
-    end = std::max(end, at->second);
-    at = spans.erase(at);
-  }
-  spans[begin] = end;
-}
-
-}  // namespace
-
 void Painter::registration() {
   const Action& a = *action_;
   if (a.maps && *a.maps != a.to_offset) {
@@ -82,12 +63,19 @@ bool Painter::stopped(const std::vector<Access>& accesses) {
   return action_->otherwise != "go on";
 }
 
-void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({step, images_, any_, {}}); }
+void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({step, images_, what_may_be_any(), {}}); }
+
+std::map<int, ByteRanges> Painter::what_may_be_any() const {
+  std::map<int, ByteRanges> out = any_;
+  for (const auto& [backing, bytes] : unused_)
+    for (const auto& [begin, end] : bytes) add_range(out[backing], begin, end);
+  return out;
+}
 
 void Painter::check() {
   const Action& a = *action_;
   // The bytes that the step refers to; none = everything of its memory.
-  std::map<int, Spans> named;
+  std::map<int, ByteRanges> named;
   bool all = false;
   if (!a.request.empty()) {
     std::vector<View> views = a.to.empty() ? a.from : a.to;
@@ -101,32 +89,32 @@ void Painter::check() {
       views.back().offset = 0;  // the arena has it
     }
     for (const Stop& stop : stops(views, a.to_blocks, a.pick))
-      add_span(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
+      add_range(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
   } else if (a.bytes > 0 || a.to_offset > 0) {
     for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
-      add_span(named[span.backing], span.begin, span.begin + span.bytes);
+      add_range(named[span.backing], span.begin, span.begin + span.bytes);
     }
   } else {
     all = true;
     for (const Backing& b : arena_.backings()) {
       // The guards always matter.
-      if (a.memory.empty() || b.memory == a.memory) add_span(named[b.ordinal], 0, b.bytes);
+      if (a.memory.empty() || b.memory == a.memory) add_range(named[b.ordinal], 0, b.bytes);
     }
     if (named.empty()) {
       for (const Span& span : spans(a.memory, 0, 0, 1, 0))
-        add_span(named[span.backing], span.begin, span.begin + span.bytes);
+        add_range(named[span.backing], span.begin, span.begin + span.bytes);
     }
   }
 
   if (a.is == "any") {
     for (const auto& [backing, spans] : named) {
-      for (const auto& [begin, end] : spans) add_span(any_[backing], begin, end);
+      for (const auto& [begin, end] : spans) add_range(any_[backing], begin, end);
     }
     checkpoint(step_->name);
     truth_.checks.back().memory = a.memory;
     return;
   }
-  Checkpoint here{step_->name, images_, any_, a.memory};
+  Checkpoint here{step_->name, images_, what_may_be_any(), a.memory};
   if (a.is == "unchanged") {
     for (const auto& [backing, spans] : named) {
       const auto b = static_cast<std::size_t>(backing);
@@ -151,10 +139,10 @@ void Painter::check() {
       std::int64_t from = -b.guard_below;
       auto& any = here.any[b.ordinal];
       for (const auto& [begin, end] : named[b.ordinal]) {
-        add_span(any, from, begin);
+        add_range(any, from, begin);
         from = end;
       }
-      add_span(any, from, b.bytes + b.guard_above);
+      add_range(any, from, b.bytes + b.guard_above);
     }
   }
   truth_.checks.push_back(std::move(here));

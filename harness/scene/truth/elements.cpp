@@ -160,7 +160,62 @@ void Painter::move() {
     bits += to.width;
   }
   const bool moved = place(codes);
+  if (moved) free_unused_slots();
   event({{"bytes", moved ? bits / 8 : 0}, {"moved", moved}});
+}
+
+std::vector<Stop> Painter::unused_slots(const View& view) {
+  const Walk& at = walk(view);
+  Selection pick = action_->pick_to;
+  for (const auto axis : {&Selection::layers, &Selection::kv, &Selection::heads, &Selection::channels})
+    if (!(pick.*axis)) pick.*axis = action_->pick.*axis;
+  const Picks taken = pick.tokens ? pick.tokens : action_->pick.tokens;
+  pick.tokens.reset();
+  Wanted take = wanted(at, action_->to_blocks, pick);
+  if (taken && std::find(taken->begin(), taken->end(), take.end - 1) == taken->end()) return {};
+  // Up to the end of the block, of the larger one of both ends.
+  std::int64_t block = at.block_size();
+  for (const View& source : action_->from) block = std::max(block, walk(source).block_size());
+  const std::int64_t tokens = take.end - take.begin;
+  take.begin = take.end, take.end += (block - tokens % block) % block;
+  std::vector<Stop> out;
+  at.each(take, [&](const Stop& stop) {
+    if (!stop.whole) out.push_back(stop);
+  });
+  return out;
+}
+
+void Painter::free_unused_slots() {
+  for (const View& view : action_->to) {
+    auto memory = script_.memories.find(memory_of(view.of));
+    while (memory != script_.memories.end() && !memory->second.view.of.empty())
+      memory = script_.memories.find(memory_of(memory->second.view.of));
+    if (memory == script_.memories.end() || memory->second.unused_slots != "free") continue;
+    const std::vector<Stop> stops = unused_slots(view);
+    if (stops.empty()) continue;
+    std::map<int, std::map<std::int64_t, int>> bits;  // byte -> bits in unused slots
+    for (const Stop& stop : stops)
+      for (int i = 0; i < stop.bytes(); ++i) bits[stop.backing][stop.byte() + i] += std::min(stop.width, 8);
+    // Other requests may have tokens there: a shared prefix, with more of the block used.
+    const Walk& at = walk(view);
+    for (const auto& [name, other] : requests_) {
+      const auto table = other.tables.find(at.memory());
+      if (table == other.tables.end()) continue;
+      Wanted used{{}, other.first_token, other.first_token + other.tokens, {}, "all"};
+      std::int64_t position = 0;
+      for (std::size_t i = 0; i < table->second.ids.size(); ++i) {
+        position = i < table->second.positions.size() ? table->second.positions[i] : i == 0 ? 0 : position + 1;
+        used.blocks.push_back({table->second.ids[i], other.first_token + position * at.block_size()});
+      }
+      at.each(used, [&](const Stop& stop) {
+        if (const auto known = bits.find(stop.backing); known != bits.end())
+          for (int i = 0; i < stop.bytes(); ++i) known->second.erase(stop.byte() + i);
+      });
+    }
+    for (const auto& [backing, bytes] : bits)
+      for (const auto& [offset, count] : bytes)
+        if (count >= 8) add_range(unused_[backing], offset, offset + 1);
+  }
 }
 
 void Painter::copy() {
@@ -208,8 +263,15 @@ void Painter::copy_span(const Span& from, const Span& to) {
   std::vector<Id> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
   for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.backing, from.begin + i));
-  for (std::int64_t i = 0; i < from.bytes; ++i)
-    images_[static_cast<std::size_t>(to.backing)].set(to.begin + i, ids[static_cast<std::size_t>(i)]);
+  const auto unused = unused_.find(from.backing);
+  std::vector<bool> free(ids.size());
+  for (std::size_t i = 0; i < ids.size() && unused != unused_.end(); ++i)
+    free[i] = holds_byte(unused->second, from.begin + static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t at = to.begin + static_cast<std::int64_t>(i);
+    put(to.backing, at, ids[i]);
+    if (free[i]) add_range(unused_[to.backing], at, at + 1);
+  }
 }
 
 // ---- numbers -------------------------------------------------------------------------------------------------------
@@ -328,7 +390,7 @@ void Painter::read() {
       scale = scale_at(from, of, first_token, block_size);
     }
     Who who = number_of(at, *code, scale, global_scale);
-    for (; who.byte < 4; ++who.byte) images_[static_cast<std::size_t>(out)].set(bit / 8 + who.byte, names_.intern(who));
+    for (; who.byte < 4; ++who.byte) put(out, bit / 8 + who.byte, names_.intern(who));
   };
   for (const OutputSection& section : shape.sections) {
     std::int64_t row = section.begin * 8;
@@ -400,7 +462,7 @@ void Painter::get() {
     codes.push_back({to[i].backing, to[i].bit, code});
   }
   if (next != object.size()) fail(fmt::format("the object holds {} codes, but {} are requested", object.size(), next));
-  place(codes);
+  if (place(codes)) free_unused_slots();
 }
 
 }  // namespace kvcts::script

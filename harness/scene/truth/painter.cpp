@@ -387,15 +387,19 @@ Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
   return code;
 }
 
+void Painter::put(int backing, std::int64_t offset, Id id) {
+  images_[static_cast<std::size_t>(backing)].set(offset, id);
+  if (const auto unused = unused_.find(backing); unused != unused_.end()) remove_byte(unused->second, offset);
+}
+
 void Painter::put_code(int backing, std::int64_t bit, const Code& code) {
-  Image& image = images_[static_cast<std::size_t>(backing)];
   if (code.width == 4) {
     const bool high = bit % 8 != 0;
     const Nibble other = names_.nibble(id_at(backing, bit / 8), !high), half{code.bytes[0], code.high};
-    image.set(bit / 8, high ? names_.join(other, half) : names_.join(half, other));
+    put(backing, bit / 8, high ? names_.join(other, half) : names_.join(half, other));
     return;
   }
-  for (int i = 0; i < code.width / 8; ++i) image.set(bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < code.width / 8; ++i) put(backing, bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
 }
 
 void Painter::write() {
@@ -421,8 +425,7 @@ void Painter::fill() {
       for (const Span& span : spans(view.of, a.to_offset, a.bytes, a.count, a.to_step)) {
         expect_inside(span.backing, span.begin, span.bytes);
         for (std::int64_t i = 0; i < span.bytes; ++i) {
-          images_[static_cast<std::size_t>(span.backing)].set(
-              span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
+          put(span.backing, span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
         }
       }
     }
@@ -438,8 +441,7 @@ void Painter::fill() {
       return;
     }
     for (int i = 0; i < stop.width / 8; ++i) {
-      images_[static_cast<std::size_t>(stop.backing)].set(
-          stop.bit / 8 + i, name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
+      put(stop.backing, stop.bit / 8 + i, name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
     }
   };
   for (const View& view : a.to) {

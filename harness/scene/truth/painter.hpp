@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "scene/truth/byte_ranges.hpp"
 #include "scene/truth/truth.hpp"
 #include "scene/truth/walk.hpp"
 
@@ -106,6 +107,7 @@ class Painter {
   Id id_at(int backing, std::int64_t offset);
   Code code_at(const Stop& stop);
   Code content_of(const Stop& stop, std::uint32_t generation);
+  void put(int backing, std::int64_t offset, Id id);  ///< one byte
   void put_code(int backing, std::int64_t bit, const Code& code);
   void expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const;
   /// Byte ranges named by a raw step: "P", all of it, or `bytes` from an offset, `count` times.
@@ -127,6 +129,10 @@ class Painter {
   Elements gather(const std::vector<Stop>& stops);
   Id reference(const Code& code);  ///< Id + 1 for Who::whole, scale, global_scale
   Who number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
+  /// Slots behind the last token, in its block: code that moves whole blocks writes them (scene/oracle/tail.hpp), so they do
+  /// not matter until a step writes them.
+  void free_unused_slots();
+  std::vector<Stop> unused_slots(const View& view);
   /// Writes them unless a check objects; returns whether the step took place.
   bool place(const std::vector<Placed>& codes);
 
@@ -134,6 +140,7 @@ class Painter {
   void registration();
   void check();
   void checkpoint(const std::string& step);
+  std::map<int, ByteRanges> what_may_be_any() const;
   /// Objections to touching these bytes.
   std::optional<Access> against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const;
   /// Records the first of several. Returns whether the step is cancelled.
@@ -150,7 +157,8 @@ class Painter {
   std::map<int, std::vector<Range>> ranges_;
   std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
   std::vector<std::pair<std::string, nlohmann::json>> signals_;
-  std::map<int, std::map<std::int64_t, std::int64_t>> any_;
+  std::map<int, ByteRanges> any_;
+  std::map<int, ByteRanges> unused_;  ///< backing -> bytes of unused slots
   const Step* step_{nullptr};
   const Action* action_{nullptr};
   std::string parts_;  ///< parts the step takes

@@ -17,17 +17,17 @@
 #include "scene/arena.hpp"
 #include "scene/ending.hpp"
 #include "scene/image.hpp"
+#include "scene/truth/byte_ranges.hpp"
 #include "scene/who.hpp"
 
 namespace kvcts::script {
 
 /// What must hold when the sequence reaches a check (the last one is at the end of the sequence).
 struct Checkpoint {
-  std::string step;           ///< "" = the end
-  std::vector<Image> images;  ///< one per backing of the arena
-  std::map<int, std::map<std::int64_t, std::int64_t>>
-      any;             ///< backing -> begin -> end: bytes that do not matter, disjoint and ascending
-  std::string memory;  ///< compare only this one ("P" or "P/kv.L0"); "" = all
+  std::string step;               ///< "" = the end
+  std::vector<Image> images;      ///< one per backing of the arena
+  std::map<int, ByteRanges> any;  ///< backing -> bytes that do not matter
+  std::string memory;             ///< compare only this one ("P" or "P/kv.L0"); "" = all
 };
 
 struct Truth {

@@ -528,6 +528,53 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
   EXPECT_EQ(p.words_at("C/kv.L0", 0), "K layer 0 token 8 head 0 channel 0, generation 3");
 }
 
+/// Whether a byte of slot `slot` in block `block` of C counts at the end; "L x K B N H C", K of layer 0.
+bool counts(const Script& s, std::int64_t block, std::int64_t slot) {
+  Painted p(s);
+  const auto& any = p.truth.checks.back().any;
+  const auto of = any.find(p.backing("C/kv.L0"));
+  return of == any.end() || !holds_byte(of->second, (block * 4 + slot) * 3 * 8 * 2);
+}
+
+TEST(Truth, UnusedSlotsOfTheLastBlockAreFreeOnceTheRequestIsMoved) {
+  Script s = two_sides("L x K B N H C", "L x K B N H C");  // 10 tokens: two slots of block 0 of C are used
+  add(s, write(s, "r", "P"));
+  EXPECT_TRUE(counts(s, 0, 2)) << "nothing was moved";
+  add(s, move(s, "r", "P", "C"));
+  EXPECT_TRUE(counts(s, 0, 1)) << "a token";
+  EXPECT_FALSE(counts(s, 0, 2));
+  EXPECT_FALSE(counts(s, 0, 3));
+  EXPECT_TRUE(counts(s, 4, 3)) << "a token of a full block";
+  EXPECT_TRUE(counts(s, 2, 0)) << "a block of nobody";
+  Script kept = s;
+  kept.memories["C"].unused_slots = "kept";
+  EXPECT_TRUE(counts(kept, 0, 2));
+  Script other = s;
+  other.requests["longer"] = request(11, {{"C", {1, 4, 0}}}, 3);
+  EXPECT_TRUE(counts(other, 0, 2)) << "a token of a request that shares the block";
+  EXPECT_FALSE(counts(other, 0, 3));
+  Action grows = action(Operation::assign, "r");
+  grows.tokens = 11;
+  add(s, grows);
+  add(s, write(s, "r", "C"));
+  EXPECT_TRUE(counts(s, 0, 2)) << "written since";
+  EXPECT_FALSE(counts(s, 0, 3));
+}
+
+TEST(Truth, UnusedSlotsReachToTheEndOfTheLargerBlock) {
+  Script s;
+  Geometry large = small;
+  large.block_size = 16;
+  s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::bf16));
+  s.memories["P"] = memory("producer", "L x K B N H C", large, plain(Dtype::bf16));
+  s.requests["r"] = request(10, {{"P", {3}}, {"C", {1, 4, 0, 2}}}, 3);
+  add(s, write(s, "r", "P"));
+  add(s, move(s, "r", "P", "C"));
+  EXPECT_FALSE(counts(s, 0, 2));
+  EXPECT_FALSE(counts(s, 2, 3)) << "within the producer's block";
+  EXPECT_TRUE(counts(s, 3, 0));
+}
+
 TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
   for (const std::int64_t tokens : {12, 4}) {
     Script s = two_sides("L x K B N H C", "L x K B N H C");
