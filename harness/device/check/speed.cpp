@@ -79,11 +79,13 @@ std::string speed(Bench& b) {
   add("check", "read", 0.9, bytes, [&] { work.launch_check(one.address(), b.stream); });
   if (const auto wrong = work.check(one.address(), 1, b.stream); wrong.wrong_bytes != 0)
     throw Wrong("the kernel generated wrong content at full speed");
+  // Two buffers: of one, the second read would come from the cache.
+  check(d, d.copy(two.address(), one.address(), bytes, b.stream), "copy");
   add("compare", "read", 0.9, 2 * bytes, [&] {
     check(d, d.set_bytes(word.address(), 0, 64, b.stream), "clearing");
     b.gpu.launch("kvcts_compare",
                  cuda::CompareArgs{static_cast<const cuda::u8*>(one.pointer()),
-                                   static_cast<const cuda::u8*>(one.pointer()),
+                                   static_cast<const cuda::u8*>(two.pointer()),
                                    bytes,
                                    {static_cast<cuda::Findings*>(word.pointer()), nullptr, 0, 0, 0}},
                  tiles(bytes), b.stream);
