@@ -476,7 +476,7 @@ class UcxEngine final : public UcxMessages::Host {
     check(opened, "ucp_init (is a transport of UCX_TLS present here?)");
     ucp_worker_params_t worker{};
     worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-    worker.thread_mode = UCS_THREAD_MODE_SINGLE;
+    worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // calls come from one thread at a time, not always the same one
     if (const auto created = ucp_worker_create(context_, &worker, &worker_); created != UCS_OK) {
       ucp_cleanup(context_);
       throw ucx_failure(created, "ucp_worker_create");

@@ -1,7 +1,8 @@
 """kill -9 at random moments, then --resume: the results must be those of an undisturbed run, none lost, none twice.
 
     kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2] [--victim worker]
-    kill_test.py --stop checker [--suite smoke]      SIGSTOP instead, once: the run gets by, in bounded time
+    kill_test.py --stop checker [--suite smoke]      SIGSTOP instead, once, with and without sandboxes: the run gets by,
+                                                     in bounded time
 
 A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the
 supervisor; with --victim only that kind of process) and resumes it until a sitting was left alone or has
@@ -64,6 +65,7 @@ class Round:
     """One run that is killed again and again until it is complete."""
 
     def __init__(self, folder: Path, suite: str, jobs: int, rng: random.Random, duration: float, victim: str | None):
+        self.environment: dict[str, str] = {}
         self.folder, self.suite, self.jobs, self.rng, self.duration, self.victim = folder, suite, jobs, rng, duration, victim
         self.other_kills = 0
         self.scratch = folder.parent / "scratch"
@@ -84,7 +86,7 @@ class Round:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, MARK: mark, "TMPDIR": str(self.scratch)},
+            env={**os.environ, MARK: mark, "TMPDIR": str(self.scratch), **self.environment},
             start_new_session=True,
         )
 
@@ -195,9 +197,10 @@ def compare_is_not_blind() -> None:
         raise AssertionError(f"the comparison did not see what is wrong with {wrong}")
 
 
-def stop(victim: str, suite: str, jobs: int, folder: Path, undisturbed: list[dict], duration: float) -> None:
+def stop(victim: str, isolated: bool, suite: str, jobs: int, folder: Path, undisturbed: list[dict], duration: float) -> None:
     """A judge that stands still is replaced: the run ends by itself, with the same results."""
-    run = Round(folder / f"stopped-{victim}", suite, jobs, random.Random(1), duration, victim)
+    run = Round(folder / f"stopped-{victim}-{isolated}", suite, jobs, random.Random(1), duration, victim)
+    run.environment = {} if isolated else {"KVCTS_SANDBOX": "off"}
     mark = uuid.uuid4().hex
     process = run.start(mark)
     end = time.monotonic() + duration / 2
@@ -217,7 +220,8 @@ def stop(victim: str, suite: str, jobs: int, folder: Path, undisturbed: list[dic
     left = wait_until_gone(mark, 5)
     assert not left, f"processes are left: {[command(p) for p in left]}"
     compare(undisturbed, results(run.folder), 0)
-    print(f"a {victim} stopped: every result as undisturbed, {time.monotonic() - begin:.1f} s later", flush=True)
+    how = "isolated" if isolated else "not isolated"
+    print(f"a {victim} stopped, {how}: every result as undisturbed, {time.monotonic() - begin:.1f} s later", flush=True)
 
 
 def main() -> int:
@@ -244,7 +248,8 @@ def main() -> int:
         undisturbed = results(folder / "undisturbed")
         print(f"seed {args.seed}; undisturbed: {len(undisturbed)} cases in {duration:.1f} s", flush=True)
         for victim in args.stop or []:
-            stop(victim, args.suite, args.jobs, folder, undisturbed, duration)
+            for isolated in (True, False):
+                stop(victim, isolated, args.suite, args.jobs, folder, undisturbed, duration)
         if args.stop:
             return 0
         kills = rounds = other_kills = 0

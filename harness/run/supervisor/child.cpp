@@ -322,6 +322,13 @@ void Link::end_marked() {
   }
 }
 
+void Link::watch() {
+  constexpr int most = 40;
+  const auto stat = lost_ ? std::nullopt : process::read_stat(warden_pid());
+  stopped_ = stat && stat->state == 'T' ? stopped_ + 1 : 0;
+  if (stopped_ == most) ::kill(warden_pid(), SIGKILL);
+}
+
 void Link::restart() {
   channel_.close();
   end_marked();

@@ -138,6 +138,8 @@ class Link {
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
   void restart();
+  /// Called every 50 ms. A warden that something has stopped answers nobody: after 2 s it is ended, and so lost.
+  void watch();
   /// Closes the socket, so that the warden ends everything; waits for it, at most `patience_ms`.
   void shut_down(int patience_ms = 10'000);
 
@@ -171,6 +173,7 @@ class Link {
   std::map<pid_t, std::uint64_t> pids_;
   std::uint64_t next_{1};
   bool lost_{false};
+  int stopped_{0};  ///< calls of watch() in a row that found it stopped
 };
 
 }  // namespace kvcts::supervisor

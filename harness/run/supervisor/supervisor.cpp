@@ -129,6 +129,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
       for (const auto& lane : lanes) lane->wake();
     const std::int64_t now = now_ns();
     if (now >= next_memory) {
+      link.watch();
       for (const auto& lane : lanes) lane->watch_memory();
       next_memory = now + memory_watch_ns;
     }
