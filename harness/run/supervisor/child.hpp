@@ -138,7 +138,7 @@ class Link {
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
   void restart();
-  /// Called every 50 ms. A warden that something has stopped answers nobody: after 2 s it is ended, and so lost.
+  /// Called every 50 ms. A stopped warden does not answer: after 2 s it is ended, and so lost.
   void watch();
   /// Closes the socket, so that the warden ends everything; waits for it, at most `patience_ms`.
   void shut_down(int patience_ms = 10'000);
