@@ -1,7 +1,6 @@
 #include "diagnose/explain.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <set>
 #include <utility>
@@ -305,13 +304,13 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   return out;
 }
 
-// Processor time for a second cause, in seconds. A longer search costs a run more than a second name is worth, and past the
-// checker's deadline everything known about the case would be lost.
-constexpr std::clock_t patience = 30;
+// For a second cause. A longer search costs a run more than a second name is worth.
+constexpr std::int64_t work_for_two = 1'500'000'000;
 
 // Two causes at once: assumes the first one's result was intended, then one search finds the second.
 std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
   workshop.allow(2000);
+  workshop.work().extend(work_for_two);
   const std::vector<Hypothesis> keys = keys_without_a_field(workshop);
   if (keys.empty()) propose_pairs(workshop);
   if (workshop.found()) {
@@ -360,9 +359,8 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
   for (const Hypothesis& first : keys) {
     if (auto both = with(first, left_out)) return both;
   }
-  const std::clock_t began = std::clock();
   for (const Hypothesis* start : starts) {
-    if (std::clock() - began > patience * CLOCKS_PER_SEC) break;
+    if (workshop.work().over()) break;
     if (auto both = with(*start, anything)) return both;
   }
   if (!keys.empty()) propose_pairs(workshop);
@@ -461,6 +459,7 @@ Explanation explain(Evidence evidence) {
   if (!workshop.partial().empty()) {
     const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(),
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
+    if (best->share < least_told) return out;
     out.words = best->hypothesis.words;
     out.share = best->share, out.all_bytes = best->all_bytes;
     out.others.push_back({best->hypothesis.fault_class, best->hypothesis.words, best->share});

@@ -49,6 +49,9 @@ struct Explanation {
   std::int64_t tried{0};      ///< hypotheses
 };
 
+/// A guess that explains less of the wrong bytes, less right ones that it contradicts, is none.
+inline constexpr double least_told = 0.5;
+
 Explanation explain(Evidence evidence);
 
 /// Of an exact one.

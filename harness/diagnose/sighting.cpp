@@ -312,7 +312,10 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
 const std::vector<Sighting>& Workshop::sightings(std::size_t step) {
   if (sightings_.empty()) sightings_.resize(script().steps.size());
   auto& known = sightings_[step];
-  if (!known) known = look(step);
+  if (!known) {
+    known = look(step);
+    common_->work.add_sightings(known->size());
+  }
   return *known;
 }
 

@@ -76,6 +76,7 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
   moved_ = moved(o.events);
   // What went to a place that does not matter looks like what went nowhere.
   counted_ = o.counted && std::ranges::all_of(evidence.truth.checks, [](const Checkpoint& c) { return c.any.empty(); });
+  common_->work.add_base(static_cast<std::int64_t>(rehearsal_.unchanged_tape().ops.size()));
   const auto& bytes = rehearsal_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
@@ -267,7 +268,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   const Observation& o = evidence_.observation;
   const auto& backings = evidence_.arena.backings();
-  std::int64_t misses = 0;
+  std::int64_t misses = 0, compared = 0;
   predicted_ = 0;
   Rehearsed seen;
   try {
@@ -275,6 +276,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
       if (check >= o.checks.size()) return false;
       for (const Backing& b : backings) {
         const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
+        if (!as_base && !b.sparse) compared += b.bytes;
         misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal);
         if (!as_base && !b.sparse)
           predicted_ =
@@ -286,6 +288,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
     return 0;  // the proposal is impossible: a name or a range that does not exist
   }
   work_ += seen.ops / 4096;
+  common_->work.add_play(seen.ops, compared);
   for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
     for (const std::int64_t n : base_misses_[check]) misses += n;
   }
@@ -306,6 +309,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
 void Workshop::ask(const Family& family) {
   begun_ = exact_.size();
   ++family_;
+  if (common_->work.over()) return;
   cost_ = family.cost, dearer_ = 0;
   constexpr std::int64_t of_each = 1000;  // no family starves those behind it
   allow(of_each);
@@ -421,6 +425,7 @@ bool Workshop::attempt(FaultClass given_class, const std::string& words, std::si
   const FaultClass fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
   Bodies changed = base_;
   if ((piece_ && step != piece_->step) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
+  if (spent()) return false;
   Agreement agrees;
   try {
     agrees = agreement(step, body);
@@ -496,6 +501,7 @@ Workshop::Probed Workshop::probe(std::size_t step, const std::vector<Action>& bo
   }
   const auto [first, last] = *wrong_ends_;
   if (!first) return {};
+  common_->work.add_probe();
   Sequence sequence;
   std::set<std::uint32_t> generations;
   for (Action part : bodies) {

@@ -30,6 +30,22 @@ struct Hypothesis {
 
 struct Family;
 
+/// What all searches about one observation cost, in nanoseconds of a core at fixed prices. Not the clock: a case gets the
+/// same search on every machine.
+class Work {
+ public:
+  bool over() const { return done_ >= most_; }
+  void add_play(std::int64_t ops, std::int64_t compared_bytes) { done_ += 84 * ops + compared_bytes * 5 / 4; }
+  void add_base(std::int64_t ops) { done_ += 3'500 * ops; }
+  void add_sightings(std::size_t count) { done_ += 1'000 * static_cast<std::int64_t>(count); }
+  void add_probe() { done_ += 28'000; }
+  /// So much more from here on, whatever was left.
+  void extend(std::int64_t by) { most_ = done_ + by; }
+
+ private:
+  std::int64_t done_{0}, most_{2'500'000'000};
+};
+
 class Workshop {
  public:
   explicit Workshop(Evidence& evidence);
@@ -114,14 +130,16 @@ class Workshop {
   /// Every later attempt is of that kind.
   void involved(bool so) { involved_ = so; }
   std::int64_t tried() const { return tried_; }
-  /// Limited by work done, never by the clock: a case gets the same search on every machine.
-  bool spent() const { return work_ >= limit_; }
+  /// This search, or all about this observation, has done enough.
+  bool spent() const { return work_ >= limit_ || common_->work.over(); }
   /// At least this much from here on, unless it is limited already.
   void allow(std::int64_t more) { limit_ = limited_ ? limit_ : std::max(limit_, work_ + more); }
   /// No more than this from here on, whatever is allowed later.
   void allow_only(std::int64_t more) { limit_ = std::min(limit_, work_ + more), limited_ = true; }
   /// No family can propose any more.
-  bool exhausted() const { return limited_ && spent(); }
+  bool exhausted() const { return (limited_ && work_ >= limit_) || common_->work.over(); }
+  /// Of all searches about this observation.
+  Work& work() { return common_->work; }
   /// Explains part of the failure.
   struct Partial {
     double share{0};         ///< of the wrong bytes
@@ -164,6 +182,7 @@ class Workshop {
     Locators locators;
     std::vector<Bytes> begin;  ///< in each pass, before the first step
     std::optional<Namer> namer;
+    Work work;
   };
   Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common,
            std::optional<Piece> piece);

@@ -84,8 +84,8 @@ void ConsoleReporter::begin(std::string_view suite, std::int64_t planned, std::i
   out_ << std::endl;
 }
 
-void ConsoleReporter::slowest(std::string_view id, Clock::time_point since) {
-  slowest_ = id;
+void ConsoleReporter::slowest(std::string_view id, Clock::time_point since, std::string_view doing) {
+  slowest_ = id, slowest_does_ = doing;
   slowest_since_ = since;
 }
 
@@ -153,7 +153,8 @@ std::string ConsoleReporter::progress(bool with_slowest) const {
   if (errors_ > 0) out += ", " + paint(terminal_, Colour::bad, plural(errors_, "suite error"));
   if (with_slowest && !slowest_.empty()) {
     const auto age = duration_cast<nanoseconds>(now_() - slowest_since_).count();
-    if (age > 1'000'000'000) out += fmt::format(", slowest {}: {}", duration(age), visible(slowest_));
+    if (age > 1'000'000'000)
+      out += fmt::format(", {} {}: {}", slowest_does_.empty() ? "slowest" : slowest_does_, duration(age), visible(slowest_));
   }
   return out;
 }

@@ -40,7 +40,7 @@ class ConsoleReporter {
   /// `done_before`: results of earlier sittings of a resumed run.
   void begin(std::string_view suite, std::int64_t planned, std::int64_t done_before = 0);
   /// The case that has been running longest, and since when; "" = none.
-  void slowest(std::string_view id, Clock::time_point since);
+  void slowest(std::string_view id, Clock::time_point since, std::string_view doing = {});
   void finished(const CaseResult& result);
   /// Redraws when it is time; call it whenever the event loop turns.
   void tick();
@@ -63,7 +63,7 @@ class ConsoleReporter {
   bool open_{false}, drawn_{false};
   Clock::time_point last_{};
   std::deque<std::pair<Clock::time_point, std::int64_t>> samples_;  // of ran_, one a second, half a minute long
-  std::string slowest_;
+  std::string slowest_, slowest_does_;
   Clock::time_point slowest_since_{};
 };
 

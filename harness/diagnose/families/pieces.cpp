@@ -265,6 +265,7 @@ void propose_pieces(Workshop& w) {
           (a.op != Operation::read || further))
         continue;
       for (const Part& part : parts_of(w, i, further)) {
+        if (w.work().over()) return;
         try {
           constexpr double most = 3.3;  // no unlikely map of a piece: those fit much
           constexpr std::int64_t each = 1500;

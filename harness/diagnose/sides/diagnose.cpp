@@ -34,7 +34,8 @@ bool gathered_wrongly(const Scene& scene) {
 struct Fit {
   std::int64_t explained{0};     ///< wrong bytes that it predicts
   std::int64_t contradicted{0};  ///< right bytes that it predicts to be wrong
-  bool exact{false};             ///< it predicts every byte, and differs from the right map
+  std::int64_t net() const { return explained - contradicted; }
+  bool exact{false};  ///< it predicts every byte, and differs from the right map
 };
 
 // The right state nearest to the found one: includes what may be copied after the last token (oracle/tail.hpp), region by
@@ -70,20 +71,29 @@ Right right_of(const Scene& scene) {
 
 /// Counts one file: `predicted` as compared, `must` as required. Returns whether every byte is predicted.
 bool count(Fit& result, ByteView seen, ByteView predicted, ByteView must) {
+  constexpr std::size_t stretch = 4096;  // most are right, and as predicted
   bool all = true;
-  for (std::size_t b = 0; b < seen.size(); ++b) {
-    const bool wrong = seen[b] != must[b], same = seen[b] == predicted[b];
-    result.explained += wrong && same;
-    result.contradicted += !wrong && !same;
-    all = all && same;
+  for (std::size_t from = 0; from < seen.size(); from += stretch) {
+    const std::size_t to = std::min(from + stretch, seen.size());
+    const auto as_seen = [&](ByteView other) {
+      return std::memcmp(seen.data() + from, other.data() + from, to - from) == 0;
+    };
+    if (as_seen(must) && as_seen(predicted)) continue;
+    for (std::size_t b = from; b < to; ++b) {
+      const bool wrong = seen[b] != must[b], same = seen[b] == predicted[b];
+      result.explained += wrong && same;
+      result.contradicted += !wrong && !same;
+      all = all && same;
+    }
   }
   return all;
 }
 
-Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Right& right) {
+Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Right& right, std::int64_t& work) {
   if (images.consumer.size() != scene.consumer.size()) return {};
   Fit result{0, 0, scene.source_wrong == 0 || images.producer.size() == scene.producer.size()};
   for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    work += static_cast<std::int64_t>(scene.consumer[i].size());
     result.exact = count(result, scene.consumer[i], images.consumer[i], right.consumer[i]) && result.exact;
   }
   for (std::size_t i = 0; i < images.producer.size(); ++i) {
@@ -93,8 +103,9 @@ Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Right
   return result;
 }
 
-Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
-  if (variant.images) return fit_images(scene, *variant.images, right);
+/// `work`: bytes that were predicted and compared are added.
+Fit fit(const Scene& scene, const Variant& variant, const Right& right, std::int64_t& work) {
+  if (variant.images) return fit_images(scene, *variant.images, right, work);
   const auto& transformed = variant.transformed;
   const auto targets = regions(transformed, Side::consumer);
   if (targets.size() != scene.consumer.size()) return {};
@@ -104,6 +115,7 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
   for (const std::size_t i : right.order) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
+    work += static_cast<std::int64_t>(seen.size());
     if (variant.maps)
       predict_moved(scene, *variant.maps, i, predicted, &transformed);
     else
@@ -132,6 +144,9 @@ Diagnosis finding(FaultClass fault_class, bool exact, std::string text) {
   return d;
 }
 
+/// Bytes that a search predicts: about 2 s of a core.
+constexpr std::int64_t most_work = std::int64_t{1} << 31;
+
 Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
   if (gathered_wrongly(scene)) {
     return finding(FaultClass::none, false,
@@ -141,21 +156,23 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
   Diagnosis best;
   std::vector<Cause> exact;  // of one family, which is equally plain
   Fit closest;
+  std::int64_t work = 0;  // not the clock: a case gets the same search on every machine
   for (const auto& hypothesis : families) {
     Proposals proposals([&](const Variant& v) {
       Fit f;
+      if (work > most_work) throw std::runtime_error("enough");  // ends the family
       try {
-        f = fit(scene, v, right);
+        f = fit(scene, v, right, work);
       } catch (const std::exception&) {
         return;
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
       if (f.exact) {
         exact.push_back({v.fault_class, v.words, 1, !exact.empty() && v.fault_class != exact.front().fault_class});
-      } else if (exact.empty() &&
-                 std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
+      } else if (exact.empty() && f.net() > closest.net() && 2 * f.net() >= right.wrong) {
         closest = f;
-        // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
+        // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it. One that explains
+        // less than half is none.
         best =
             finding(FaultClass::none, false,
                     std::string(not_identified) +
@@ -165,6 +182,7 @@ Diagnosis search(const Scene& scene, const std::vector<Hypothesis>& families) {
         best.causes = {{v.fault_class, v.words, static_cast<double>(f.explained) / static_cast<double>(right.wrong)}};
       }
     });
+    if (work > most_work) break;
     try {
       hypothesis(scene, proposals);
     } catch (const std::exception&) {

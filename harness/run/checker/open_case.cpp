@@ -300,7 +300,7 @@ Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
 }
 
 Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred,
-                                   const Traced* traced) {
+                                   bool search, const Traced* traced) {
   scratch_ = {};
   // The consumer's states before and after, and a changed source, need memory in addition to the search itself.
   double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
@@ -349,6 +349,7 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
     write_output(f, gathered, true);
     scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
   }
+  if (transferred && !search) return diagnose::at_sight(scene);
   if (transferred) {
     if (traced == nullptr) return diagnose::diagnose(scene);
     if (Diagnosis seen = diagnose::at_sight(scene); !seen.text.empty()) return seen;
@@ -431,8 +432,8 @@ Report OpenCase::compare(const json& request) {
     if (traced->bytes > told_at_most) traced.reset();
   }
   if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
-    report.diagnosis =
-        name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred, traced.get());
+    report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred,
+                                      request.value("search", true), traced.get());
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (report.diagnosis.text.starts_with(not_identified) && !report.what_happened.empty())
@@ -441,7 +442,10 @@ Report OpenCase::compare(const json& request) {
     if (found.source.bytes)
       report.message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
     if (!transferred) report.message += " although nothing may be written before the error";
-    if (!report.diagnosis.text.empty()) report.message += "; " + report.diagnosis.text;
+    if (!report.diagnosis.text.empty())
+      report.message += "; " + report.diagnosis.text;
+    else if (!report.what_happened.empty())
+      report.message += "; " + in_a_line(report.what_happened);
   } else if (transferred) {
     // A connector program has no plan to count.
     std::optional<Diagnosis> other =

@@ -69,8 +69,9 @@ class OpenCase {
   /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
   std::unique_ptr<Traced> trace(bool source_changed) const;
   std::string state_of_data() const;
+  /// `search`: not only what is seen at once.
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
-                           bool transferred, const Traced* traced);
+                           bool transferred, bool search, const Traced* traced);
   /// Told step by step; `last`: the search that is asked when no plain step explains it.
   Diagnosis name_as_told(const Traced& traced, std::int64_t wrong_bytes, const std::function<Diagnosis()>& last) const;
   /// Reads every file and stores the digests in found_.

@@ -259,6 +259,7 @@ json Lane::compare_request(Attempt& a, const Ended& ended) {
           {"planned", a.planned},
           {"moved", a.moved},
           {"transferred", a.transferred && !broken},
+          {"search", !run_.diagnosed.contains(a.result.id)},
           // A provider's memory dies with the worker: what had arrived there is unknown.
           {"state", !has_provider(a.resolved) && broken}};
 }
@@ -275,6 +276,7 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
     if (is_ours(a.resolved)) a.compared->phase = Phase::resolve;
   } else {
     a.compared = report_from_json(reply.at("report"));
+    if (a.compared->wrong_bytes > 0) run_.diagnosed.insert(a.result.id);
   }
   if (has_provider(a.resolved)) a.result.facts["completion_snapshot"] = "none: the destination lies in memory of a provider";
   const std::int64_t diagnosing = std::clamp<std::int64_t>(a.compared->diagnose_ns, 0, total);

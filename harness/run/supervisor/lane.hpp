@@ -124,7 +124,7 @@ class Lane {
   Task<Ended> transfer(Attempt& a);
   Task<Ended> read_back(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
-  static nlohmann::json compare_request(Attempt& a, const Ended& ended);
+  nlohmann::json compare_request(Attempt& a, const Ended& ended);
   Task<void> choose_workers(const ResolvedCase& resolved);
   Task<Ended> set_up_workers(Attempt& a);
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);

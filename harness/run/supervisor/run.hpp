@@ -40,6 +40,7 @@ struct Run {
   std::uint64_t next_key{1};
   std::int64_t worker_count{0};
   std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and its message
+  std::set<std::string> diagnosed{};               ///< ids of cases whose cause was searched: not again in their next try
   std::set<std::string> without_canary{};          ///< plug-ins that have none
   std::set<std::string> watched_ways{};  ///< "ucx-shm read": ways to move bytes for which a case was already watched for
                                          // long
