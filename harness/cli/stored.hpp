@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "case/catalogue/catalogue.hpp"
 #include "cli/exit.hpp"
@@ -28,6 +29,9 @@ auto opening(Function&& function) {
 /// The case `id` as the run in `directory` has it; nothing where `directory` is "". Throws UsageError where the run lacks
 /// it.
 std::optional<store::Row> stored_case(const std::string& directory, const std::string& id);
+
+/// What the same worker ran before the case of `row`, oldest first, as its run has it.
+std::vector<std::string> ran_before(const store::RunReader& reader, const store::Row& row);
 
 /// The case data; a report is also wanted on a machine without it, and says less then. Null, and `verb` says so, where it is
 /// not there and was not asked for.

@@ -14,6 +14,8 @@
  *       progress decreases; progress exceeds the request
  *   threads files
  *       every close() leaves a thread, a descriptor
+ *   stale
+ *       keeps what it mapped of a peer, and takes it for that of the next one with the same process and descriptor
  *   two-sided unsafe hasty
  *       falsely claims one_sided, thread_safe, notification_after_data
  *   silent endless
@@ -185,11 +187,27 @@ static int32_t bad_export(kvcts_agent* a, const uint64_t* handles, uint64_t coun
   *bytes += sizeof board_file;
   return status;
 }
+static struct {
+  long long process;
+  int fd;
+  char* base;
+} kept[64];
+/* Of each region the first mapping of its process and descriptor, whatever is behind that by now. */
+static void keep_mappings(peer* p, long long process) {
+  for (uint64_t i = 0; i < p->count; ++i) {
+    region* r = &p->regions[i];
+    size_t k = 0;
+    while (k < 63 && kept[k].base != NULL && (kept[k].process != process || kept[k].fd != r->fd)) ++k;
+    if (kept[k].base == NULL) kept[k].process = process, kept[k].fd = r->fd, kept[k].base = r->address - r->fd_offset;
+    r->address = kept[k].base + r->fd_offset;
+  }
+}
 static int32_t bad_add_peer(kvcts_agent* a, const void* metadata, uint64_t bytes, uint64_t* handle) {
   STRIKE("add_peer");
   if (bytes < sizeof(head) + sizeof board_file) return fail(a, KVCTS_E_MISMATCH, "the metadata is truncated");
   const int32_t status = honest->add_peer(a, metadata, bytes - sizeof board_file, handle);
   if (status != KVCTS_OK) return status;
+  if (is("stale")) keep_mappings(find(a, a->peers, *handle), (long long)((const head*)metadata)->process);
   int file = -1;
   char path[64];
   memcpy(&file, (const char*)metadata + bytes - sizeof file, sizeof file);
@@ -212,7 +230,7 @@ static int32_t bad_remove_peer(kvcts_agent* a, uint64_t handle) {
     munmap(m->board, sizeof *m->board), free(m);
     break;
   }
-  if (is("late") || is("early") || is("noisy"))
+  if (is("late") || is("early") || is("noisy") || is("stale"))
     return take(a, &a->peers, handle) != NULL ? KVCTS_OK : a->status; /* its memory is still written to */
   return honest->remove_peer(a, handle);
 }

@@ -36,8 +36,8 @@ const kvcts = {};
     return minutes < 60 ? minutes + ' min ' + Math.round(s % 60) + ' s' :
                           Math.floor(minutes / 60) + ' h ' + String(minutes % 60).padStart(2, '0') + ' min';
   };
-  kvcts.reproLine = (run, id, tries) =>
-      run.repro[0] + kvcts.shellWord(id) + run.repro[1] + (tries > 1 ? ' --repeat ' + tries : '');
+  kvcts.reproLine = (run, id, tries, asRun) => run.repro[0] + kvcts.shellWord(id) + run.repro[1] +
+      (tries > 1 ? ' --repeat ' + tries : '') + (asRun ? run.repro[2] : '');
   kvcts.shellWord = text => '\'' + text.replaceAll('\'', '\'\\\'\'') + '\'';
 
   const write = async text => {

@@ -70,7 +70,7 @@
         ],
         ['Evidence', run.evidence.of(i)],
       ]),
-      kvcts.copyLine(kvcts.reproLine(run, id, d && d.tries && d.tries[1])),
+      kvcts.copyLine(kvcts.reproLine(run, id, d && d.tries && d.tries[1], d && d.as_run)),
       el('p', {class: 'quiet'}, el('a', {href: kvcts.address({case: id})}, 'Link to this case'))
     ];
     if (!d) {

@@ -20,7 +20,7 @@ std::string command_text(std::string_view text, bool property) {
 }
 
 std::string annotation(const char* level, const RunView& view, const Cause& cause) {
-  const std::string again = cause.ids.empty() ? "" : "\n" + view.repro.line(cause.ids.front(), cause.tries);
+  const std::string again = cause.ids.empty() ? "" : "\n" + view.repro.line(cause.ids.front(), cause.again);
   return fmt::format(
       "::{} title={}::{}\n", level, command_text(fmt::format("{} ({})", cause.title, plural(cause.count, "case")), true),
       command_text(cut(cause.message, 400) + (cause.check.empty() ? "" : " | " + cut(cause.check, 200)), false) +
@@ -81,7 +81,7 @@ std::string summary_markdown(const RunView& view) {
       if (rows++ == 0) out += "\n| cases | what | message | again |\n| ---: | --- | --- | --- |\n";
       out +=
           fmt::format("| {} | {} | {} | `{}` |\n", thousands(cause.count), cell(cause.title), cell(cut(cause.message, 300)),
-                      cause.ids.empty() ? "" : cell(view.repro.line(cause.ids.front(), cause.tries)));
+                      cause.ids.empty() ? "" : cell(view.repro.line(cause.ids.front(), cause.again)));
     }
   }
   if (all > most_causes) out += fmt::format("\nand {} more causes: index.html has them.\n", all - most_causes);

@@ -110,7 +110,8 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
                            cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
       for (std::size_t n = 0; n < cases.size() && n < ids_shown; ++n) {
         out << "    "
-            << visible(to_run_again(change) ? repro.line(cases[n]->id, tries_to_see(cases[n]->after->tries)) : cases[n]->id)
+            << visible(to_run_again(change) ? repro.line(cases[n]->id, Again{tries_to_see(cases[n]->after->tries)})
+                                            : cases[n]->id)
             << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
       }
       if (cases.size() > ids_shown)

@@ -149,7 +149,7 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
   if (!cause.ids.empty())
-    out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front(), cause.tries)));
+    out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front(), cause.again)));
   if (first) out += map_svg(first->picture);
   if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
   return out + id_list(cause, key) + "</article>\n";
@@ -223,7 +223,7 @@ class HtmlReport : public Sink {
     nlohmann::json page = data_.json();
     page["run"] = {{"suite", view_.info.suite},
                    {"planned", view_.counts.planned},
-                   {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
+                   {"repro", {visible(view_.repro.before()), visible(view_.repro.after()), visible(view_.repro.as_run())}}};
     page["messages"] = messages();
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();

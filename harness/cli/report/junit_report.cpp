@@ -43,7 +43,7 @@ std::string body(const store::Row& row, const Repro& repro) {
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
   }
   if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_words(r.tries));
-  return out + "again: " + repro.line(r.id, tries_to_see(r.tries)) + "\n";
+  return out + "again: " + repro.line(r.id, again_of(r)) + "\n";
 }
 
 class JunitReport : public Sink {

@@ -217,7 +217,7 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
   const std::string text = out.str();
   for (const auto& part :
        {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"),
-        Repro{}.line("every/flaky", 14), Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
+        Repro{}.line("every/flaky", {14}), Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
         std::string("1 x fp8 conversion needs sm_89"), std::string("[waiver mooncake-lbhnc]"),
         std::string("expired waiver old-waiver"), std::string("next: Check who must make progress"),
         std::string("executed   1 case in 1 unique execution")}) {

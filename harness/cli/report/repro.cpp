@@ -8,6 +8,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "case/tries.hpp"
 #include "cli/report/text.hpp"
 
 namespace kvcts::report {
@@ -68,9 +69,18 @@ std::string Repro::after() const {
   return out;
 }
 
-std::string Repro::line(std::string_view id, std::int64_t tries) const {
-  return before() + shell_word(id) + after() + (tries > 1 ? fmt::format(" --repeat {}", tries) : "");
+Again again_of(const CaseResult& result) {
+  return {tries_to_see(result.tries), result.facts.is_object() && result.facts.contains("alone")};
 }
+
+std::string Repro::line(std::string_view id, const Again& again) const {
+  std::string out = before() + shell_word(id) + after();
+  if (again.tries > 1) out += fmt::format(" --repeat {}", again.tries);
+  if (again.as_run) out += as_run();
+  return out;
+}
+
+std::string Repro::as_run() const { return run.empty() ? "" : fmt::format(" --run {} --as-run", word(run)); }
 
 nlohmann::json to_json(const Repro& repro) {
   nlohmann::json out{{"environment", repro.environment}};

@@ -7,7 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "case/result.hpp"
+
 namespace kvcts::report {
+
+/// What brings a result back.
+struct Again {
+  std::int64_t tries{1};  ///< more than 1: of a case that does not always fail, see tries_to_see (case/tries.hpp)
+  bool as_run{false};     ///< only after what its worker had run before
+};
+Again again_of(const CaseResult& result);
 
 /// What a sitting was given beside the ids. Paths are absolute: a report is read in other folders.
 struct Repro {
@@ -15,13 +24,15 @@ struct Repro {
   std::string cases;                               ///< --cases; "" = the catalogue beside the program
   std::vector<std::string> files;                  ///< --file
   std::uint64_t seed{0};                           ///< --seed; 0 = each case's own
+  std::string run;                                 ///< folder of the run; "" = none yet. Not stored: a run may be moved
 
   /// "KVCTS_ENGINE_PATH='/x' kvcts --cases '/y' repro " and " --file '/z.yaml'": a case's line is its id as a shell word
   /// between them.
   std::string before(std::string_view verb = "repro") const;
   std::string after() const;
-  /// `tries` > 1: of a case that does not always fail, see tries_to_see (case/tries.hpp).
-  std::string line(std::string_view id, std::int64_t tries = 1) const;
+  std::string line(std::string_view id, const Again& again = {}) const;
+  /// " --run '/x' --as-run", which ends the line of a case that depends on what its worker had run.
+  std::string as_run() const;
   bool operator==(const Repro&) const = default;
 };
 

@@ -16,7 +16,7 @@ void print_cause(std::ostream& out, const Terminal& terminal, const RunView& vie
   if (!cause.note.empty()) out << "     " << visible(cause.note) << '\n';
   if (!cause.check.empty()) out << "     next: " << visible(cut(cause.check, 400)) << '\n';
   for (std::size_t i = 0; i < cause.ids.size() && i < ids_shown; ++i)
-    out << "     " << visible(view.repro.line(cause.ids[i], cause.tries)) << '\n';
+    out << "     " << visible(view.repro.line(cause.ids[i], cause.again)) << '\n';
   if (cause.count > static_cast<std::int64_t>(ids_shown)) {
     out << fmt::format("     and {} more\n", thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
   }

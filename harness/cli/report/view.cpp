@@ -151,6 +151,7 @@ RunView load(const store::RunReader& reader) {
   RunView view;
   view.info = reader.info();
   view.repro = repro_from_json(view.info.repro);
+  view.repro.run = std::filesystem::absolute(reader.directory()).lexically_normal().string();
   view.sessions = reader.sessions();
   view.counts = reader.counts();
   view.exit_status = store::exit_status(view.counts);
@@ -189,7 +190,7 @@ RunView load(const store::RunReader& reader) {
                                  check_of(row.result),
                                  note_of(row, section),
                                  0,
-                                 tries_to_see(row.result.tries),
+                                 again_of(row.result),
                                  {},
                                  {}}});
     }

@@ -24,6 +24,7 @@
 #include "cli/report/summary.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/write.hpp"
+#include "cli/run/alone.hpp"
 #include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/run/rotation.hpp"
@@ -117,6 +118,10 @@ class Run {
       note += (note.empty() || retried.empty() ? "" : "; ") + retried;
       if (!again.leaders.empty()) summary = supervise(again, options_.retries, true);
     }
+    if (!summary.interrupted && !out_of_time_ && !failure_)
+      guarded([&] {
+        if (const std::string words = try_alone(plan_, store_, supervisor_options()); !words.empty()) console_.say(words);
+      });
     console_.end();
     if (failure_) std::rethrow_exception(failure_);
     for (const auto& left : summary.left_behind) fmt::print(stderr, "kvcts run: a process could not be ended: {}\n", left);
@@ -151,12 +156,7 @@ class Run {
     queue.leaders = std::move(leaders);
   }
 
-  /// Runs every leader `tries` times, all tries of one after another. `retry`: on top of the result that the store has.
-  supervisor::Summary supervise(const Queue& queue, std::int64_t tries, bool retry) {
-    const auto leader_of = [&](std::size_t job) { return queue.leaders[job / static_cast<std::size_t>(tries)]; };
-    const supervisor::Jobs jobs{queue.leaders.size() * static_cast<std::size_t>(tries),
-                                [&](std::size_t i) { return plan_.items()[leader_of(i)].planned.id; },
-                                [&](std::size_t i) { return plan_.resolve(leader_of(i)); }};
+  supervisor::Options supervisor_options() const {
     supervisor::Options options;
     options.devices = devices_for;
     options.jobs = options_.jobs;
@@ -164,6 +164,16 @@ class Run {
     options.hidden = {fs::absolute(store_.directory()).string()};
     options.watch_asked = options_.watch_ms.has_value();
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
+    return options;
+  }
+
+  /// Runs every leader `tries` times, all tries of one after another. `retry`: on top of the result that the store has.
+  supervisor::Summary supervise(const Queue& queue, std::int64_t tries, bool retry) {
+    const auto leader_of = [&](std::size_t job) { return queue.leaders[job / static_cast<std::size_t>(tries)]; };
+    const supervisor::Jobs jobs{queue.leaders.size() * static_cast<std::size_t>(tries),
+                                [&](std::size_t i) { return plan_.items()[leader_of(i)].planned.id; },
+                                [&](std::size_t i) { return plan_.resolve(leader_of(i)); }};
+    supervisor::Options options = supervisor_options();
     options.tick_ms = 50;
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t job, CaseResult&& result) {
@@ -179,7 +189,9 @@ class Run {
       if (slowest == running.end())
         console_.slowest("", {});
       else
-        console_.slowest(slowest->id, Clock::time_point(std::chrono::nanoseconds(slowest->since_ns)));
+        // A comparison takes milliseconds; what takes long in this phase is the diagnosis.
+        console_.slowest(slowest->id, Clock::time_point(std::chrono::nanoseconds(slowest->since_ns)),
+                         slowest->phase == Phase::compare ? "diagnosing" : "");
       guarded([&] { store_.tick(); });
       console_.tick();
     };

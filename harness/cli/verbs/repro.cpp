@@ -31,21 +31,6 @@ struct Options {
   std::optional<std::int64_t> watch_ms;  ///< --watch
 };
 
-/// What the same worker ran before this case, oldest first, as the run in --run has it.
-std::vector<std::string> ran_before(const Options& o, const store::Row& row) {
-  constexpr std::size_t most = 1000;
-  std::vector<std::string> chain;
-  const auto reader = store::RunReader::open(o.run);
-  std::set<std::string> seen{o.id};
-  for (std::string id = row.result.ran_before; !id.empty() && chain.size() < most && seen.insert(id).second;) {
-    chain.push_back(id);
-    const auto before = reader.find(id);
-    id = before && before->result.worker == row.result.worker ? before->result.ran_before : "";
-  }
-  std::reverse(chain.begin(), chain.end());
-  return chain;
-}
-
 std::string region_name(const std::vector<RegionRef>& regions, int number) {
   const auto at = static_cast<std::size_t>(number);
   return at < regions.size() ? regions[at].name : fmt::format("region {}", number);
@@ -155,7 +140,7 @@ int repro(const Options& o, const Globals& globals) {
   query.ids = {o.id};
   for (const auto& file : o.files) query.files.emplace_back(file);
   std::vector<std::string> before;
-  if (o.as_run) before = ran_before(o, *row);
+  if (o.as_run) before = ran_before(store::RunReader::open(o.run), *row);
   for (const auto& id : before) query.ids.push_back(id);
   std::optional<std::uint64_t> seed = o.seed;
   if (!seed && row && row->decided) seed = row->result.seed;
@@ -230,6 +215,10 @@ int repro(const Options& o, const Globals& globals) {
     return status_of(result);
   }
   print_result(result);
+  if (row && !o.as_run && failed(row->result) && store::was_executed(result.outcome) && !failed(result))
+    fmt::print("note      it ended {} in that run{}\n", report::ending_words(row->result),
+               row->result.ran_before.empty() ? ": it does not always fail, --repeat N tries it N times"
+                                              : ", after other cases in the same worker: --as-run runs them first");
   // What a sandbox refuses, libraries report in their own words.
   if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
     const auto granted = result.facts.value("granted", std::vector<std::string>{});
