@@ -81,6 +81,8 @@ PrivateKey read_key(const fs::path& file) {
 }
 
 PublicKey read_public_key(const fs::path& file) {
+  if (struct stat found{}; ::stat(file.c_str(), &found) != 0)
+    fail(file, std::string("cannot be read (") + std::strerror(errno) + "); the public key comes from who signed");
   if (const std::string text = read_text(file); text.find("PUBLIC KEY") != std::string::npos)
     return PublicKey::from_pem(text);
   return read_key(file).public_key();

@@ -70,11 +70,17 @@ Asked with_mode(const std::string& name, std::vector<std::string> words) {
   return {find_verb(name, ""), std::move(words)};
 }
 
-/// The verb may follow --json and --cases DIR. Throws UsageError.
-Asked asked(std::vector<std::string> words) {
+/// The verb may follow --json and --cases DIR.
+std::size_t place_of_verb(const std::vector<std::string>& words) {
   std::size_t at = 0;
   while (at < words.size() && words[at].starts_with("-")) at += words[at] == "--cases" ? 2 : 1;
-  if (at >= words.size()) return {};
+  return std::min(at, words.size());
+}
+
+/// Throws UsageError.
+Asked asked(std::vector<std::string> words) {
+  const std::size_t at = place_of_verb(words);
+  if (at == words.size()) return {};
   const std::string name = words[at];
   words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
   if (const Verb* former = find_former(name)) return {former, std::move(words)};
@@ -141,7 +147,10 @@ int help(const std::vector<std::string>& topic) {
 }
 
 /// What needs no verb; nullopt when it needs one.
-std::optional<int> answered_at_once(const std::vector<std::string>& words) {
+std::optional<int> answered_at_once(std::vector<std::string> words) {
+  const auto verb = words.begin() + static_cast<std::ptrdiff_t>(place_of_verb(words));
+  if (verb != words.end() && (*verb == "help" || *verb == "version"))
+    words.erase(words.begin(), verb);  // behind --cases DIR
   if (words[0] == "help") return help({words.begin() + 1, words.end()});
   if (words.size() == 1 && (words[0] == "-h" || words[0] == "--help")) return help({});
   if (words.size() == 1 && (words[0] == "version" || words[0] == "--version")) {

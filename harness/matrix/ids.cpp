@@ -66,6 +66,10 @@ Point point_from_id(Space& space, std::string_view id) {
   return space.canonical(point);
 }
 
+std::string canonical_id(Space& space, std::string_view id) {
+  return is_matrix_id(id) ? id_of(space, point_from_id(space, id)) : std::string(id);
+}
+
 CaseSpec spec_of(const Space& space, const Point& point) {
   CaseSpec spec;
   spec.id = id_of(space, point);

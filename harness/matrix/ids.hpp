@@ -18,6 +18,8 @@ bool is_matrix_id(std::string_view id);
 Point point_from_id(Space& space, std::string_view id);
 /// The case at a point: what `kvcts repro` of its id runs. `expected` stays empty.
 CaseSpec spec_of(const Space& space, const Point& point);
+/// The id of the same case as it is printed: axes at their default are left out. Other ids are returned as they are.
+std::string canonical_id(Space& space, std::string_view id);
 /// spec_of(point_from_id(id)).
 CaseSpec spec_from_id(Space& space, std::string_view id);
 /// XXH3-64 of the id: stable, so shards and samples are too.

@@ -143,7 +143,7 @@ def main() -> int:
             assert ended.status == wanted, (
                 f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
             )
-            assert str(BUILD) not in ended.out and str(ROOT) not in ended.out, (
+            assert f"{BUILD}/" not in ended.out and f"{ROOT}/" not in ended.out, (
                 f"kvcts {' '.join(argv)} speaks of the build folder"
             )
         vendor(moved, Path(name))

@@ -9,7 +9,7 @@ RunView failed(const std::string& title, const std::string& message) {
   RunView view;
   view.info.suite = "a,b:\"c\"";
   view.headline = "100 % wrong";
-  Cause cause{title, message, "", "", 2, 1, {"kv/x"}, {}};
+  Cause cause{title, message, false, "", "", 2, {1}, {"kv/x"}, {}};
   view.causes[static_cast<std::size_t>(Section::failed)].push_back(cause);
   return view;
 }

@@ -248,7 +248,7 @@ class HtmlReport : public Sink {
          {"busy", duration(view_.busy_ms * 1'000'000)},
          {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
          {"version", view_.info.version},
-         {"seed", fmt::to_string(view_.info.seed)},
+         {"seed", view_.info.seed == 0 ? "of each case" : fmt::to_string(view_.info.seed)},
          {"contents", contents},
          {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
          {"others", waived + others},

@@ -65,7 +65,6 @@ std::string map_svg(const json& picture) {
   if (!picture.is_object() || !picture.contains("moves") || picture["moves"].empty()) return "";
   json moves = picture["moves"];
   const auto wrong = [](const json& move) { return move["should"] != move["did"]; };
-  const auto other = std::count_if(moves.begin(), moves.end(), wrong);
   const auto differs = [&](int axis) {
     return std::any_of(moves.begin(), moves.end(), [&](const json& m) {
       return m["should"].is_array() && m["did"].is_array() &&
@@ -104,9 +103,10 @@ std::string map_svg(const json& picture) {
     body += fmt::format("<text class=\"note\" x=\"{}\" y=\"10\">{}: bytes {} to {}</text>", left, escaped(region),
                         thousands(first["offset"].get<std::int64_t>()),
                         thousands(last["offset"].get<std::int64_t>() + last["bytes"].get<std::int64_t>()));
-    const std::string said = fmt::format(
-        "{} of {} of {} came from another place{}{}", other, plural(static_cast<std::int64_t>(moves.size()), "run"), region,
-        differing.empty() ? "" : "; they differ in " + differing, planned ? ", by the plan" : "");
+    const std::string said =
+        fmt::format("{} of {} of {} came from another place{}{}", std::count_if(moves.begin(), moves.end(), wrong),
+                    plural(static_cast<std::int64_t>(moves.size()), "range"), region,
+                    differing.empty() ? "" : "; they differ in " + differing, planned ? ", by the plan" : "");
     const std::string out = fmt::format(
         "<figure class=\"map\"><svg viewBox=\"0 0 {} {:.4g}\" role=\"img\" class=\"map\" "
         "aria-label=\"{}\">{}</svg><figcaption>{}. Above: what belongs there. "

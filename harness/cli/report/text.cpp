@@ -141,26 +141,6 @@ std::string shape(std::string_view message) {
   return cut(out, 300);
 }
 
-std::string common(std::string_view a, std::string_view b) {
-  std::string out;
-  std::size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    const auto in_a = number_at(a, i), in_b = number_at(b, j);
-    if (in_b > 0 && (in_a > 0 || a[i] == '#')) {
-      const auto length = in_a > 0 ? in_a : 1;
-      out += a.substr(i, length) == b.substr(j, in_b) ? a.substr(i, length) : "#";
-      i += length;
-      j += in_b;
-    } else if (a[i] == b[j]) {
-      out += a[i];
-      ++i, ++j;
-    } else {
-      return std::string(a);  // they differ in more than numbers (beyond what shape() looks at)
-    }
-  }
-  return out;
-}
-
 std::string duration(std::int64_t ns) {
   const double seconds = static_cast<double>(ns) / 1e9;
   if (seconds < 0.001) return fmt::format("{:.0f} µs", seconds * 1e6);

@@ -27,9 +27,6 @@ std::string shell_word(std::string_view text);
 
 /// What two messages of one cause have in common: every number becomes '#'. "expected 5, got 3" -> "expected #, got #".
 std::string shape(std::string_view message);
-/// Two messages of one shape as one: numbers in which they differ become '#'. "sm_80, this is sm_70" and "sm_80, this is
-/// sm_75" -> "sm_80, this is sm_#". `a` may come from an earlier call.
-std::string common(std::string_view a, std::string_view b);
 
 using text::thousands;                                          ///< 31,744
 std::string duration(std::int64_t ns);                          ///< "0.61 ms", "12.3 s", "3 min 20 s", "1 h 02 min"

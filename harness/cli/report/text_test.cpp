@@ -45,14 +45,6 @@ TEST(Text, ShapeForgetsNumbers) {
   EXPECT_NE(shape("axis permuted"), shape("axis lost"));
 }
 
-TEST(Text, CommonKeepsTheNumbersThatAgree) {
-  EXPECT_EQ(common("needs sm_80, this is sm_70", "needs sm_80, this is sm_75"), "needs sm_80, this is sm_#");
-  EXPECT_EQ(common("needs sm_80, this is sm_#", "needs sm_80, this is sm_120"), "needs sm_80, this is sm_#");
-  EXPECT_EQ(common("31,744 of 65,536", "128 of 512"), "# of #");
-  EXPECT_EQ(common("same 7", "same 7"), "same 7");
-  EXPECT_EQ(common("one", "other"), "one");
-}
-
 // What a repro line prints, a shell must hand back unchanged.
 TEST(Text, ShellWordsSurviveTheShell) {
   for (const std::string word : {"plain", "a b", "it's", "$HOME `id` \"x\" \\", "*?[]{}!#~&|;<>()"}) {

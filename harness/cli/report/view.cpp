@@ -187,6 +187,7 @@ RunView load(const store::RunReader& reader) {
     if (is_new) {
       list.push_back({key, Cause{title_of(row),
                                  row.result.message,
+                                 false,
                                  check_of(row.result),
                                  note_of(row, section),
                                  0,
@@ -196,7 +197,7 @@ RunView load(const store::RunReader& reader) {
     }
     Cause& cause = list[at->second].cause;
     ++cause.count;
-    if (!is_new && cause.message != row.result.message) cause.message = common(cause.message, row.result.message);
+    if (cause.message != row.result.message && !cause.differs) cause.message.insert(0, "e.g. "), cause.differs = true;
     if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
     if (cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
   });

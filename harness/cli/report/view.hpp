@@ -29,9 +29,10 @@ Section section_of(const store::Row& row);
 /// Cases of one section that ended in the same way: same outcome, class, phase, message but for numbers, and expectation.
 struct Cause {
   std::string title;    ///< "FAIL axis-permuted at compare"
-  std::string message;  ///< numbers in which the cases differ are '#'
-  std::string check;    ///< what to do or to look at; "" = nothing known
-  std::string note;     ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
+  std::string message;  ///< of the first case; behind "e.g. " where the cases differ in numbers
+  bool differs{false};
+  std::string check;  ///< what to do or to look at; "" = nothing known
+  std::string note;   ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
   std::int64_t count{0};
   Again again;                      ///< the first case
   std::vector<std::string> ids;     ///< the first id_limit, in plan order

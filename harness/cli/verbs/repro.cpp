@@ -15,6 +15,7 @@
 #include "cli/script_words.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "matrix/ids.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "run/supervisor/supervisor.hpp"
 
@@ -131,8 +132,12 @@ int status_of(const CaseResult& r) {
   return store::was_executed(r.outcome) ? exit_as_expected : exit_incomplete;
 }
 
-int repro(const Options& o, const Globals& globals) {
+int repro(Options o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
+  if (matrix::is_matrix_id(o.id)) {
+    matrix::Space space(cat);
+    o.id = matrix::canonical_id(space, o.id);
+  }
   const auto row = stored_case(o.run, o.id);
   if (o.as_run && !row) throw UsageError("--as-run needs --run DIR: the run whose order is replayed");
 
