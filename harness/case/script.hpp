@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -67,12 +68,15 @@ struct Memory {
   bool operator==(const Memory&) const = default;
 };
 
+/// In a list of block ids: no block, so that nothing is touched there. Any other number is an id, -1 too.
+inline constexpr std::int64_t no_block = std::numeric_limits<std::int64_t>::min();
+
 /// Tokens of a request and where they lie in each memory.
 struct Request {
   std::int64_t tokens{0};
   std::uint32_t generation{1};  ///< requests that share a generation hold equal content at equal positions
   std::int64_t first_token{0};  ///< position of its first token in the content
-  std::map<std::string, std::vector<std::int64_t>> blocks;  ///< memory -> block ids; -1 = none
+  std::map<std::string, std::vector<std::int64_t>> blocks;  ///< memory -> block ids, or no_block
   std::map<std::string, std::vector<std::int64_t>>
       positions;  ///< memory -> which blocks of the request those are; default 0, 1, 2, ...
   bool operator==(const Request&) const = default;

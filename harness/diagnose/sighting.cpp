@@ -28,7 +28,7 @@ Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t position = i < positions.size() ? positions[i] : static_cast<std::int64_t>(i);
-    if (ids[i] >= 0) token_of_block_.emplace(ids[i], first_token + position * slots_);
+    if (ids[i] != no_block) token_of_block_.emplace(ids[i], first_token + position * slots_);
   }
 }
 
@@ -83,7 +83,7 @@ std::optional<Place> Aim::at(const Element& element) const {
   std::size_t index = static_cast<std::size_t>(position);
   if (!positions_.empty())
     index = static_cast<std::size_t>(std::find(positions_.begin(), positions_.end(), position) - positions_.begin());
-  if (index >= ids_.size() || ids_[index] == -1) return std::nullopt;
+  if (index >= ids_.size() || ids_[index] == no_block) return std::nullopt;
   return at(element, ids_[index]);
 }
 

@@ -261,6 +261,7 @@ void propose_lengths(Workshop& w);          ///< more or fewer tokens than there
 void propose_copies(Workshop& w);           ///< a transfer as a list of copies: other lengths, joined, cut
 void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
 void propose_extra(Workshop& w);            ///< a step, or a load, where nothing was meant
+void propose_beside(Workshop& w);           ///< one id that is a small number beside the pool: -1
 void propose_beyond(Workshop& w);           ///< ids beyond the pool, before or after it
 void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
 void propose_plain_pieces(Workshop& w);     ///< the plainest of these, in the piece that is wrong

@@ -91,7 +91,8 @@ json script_definitions() {
            {"action", one_key_of("-actual")}};
   const json pick{{"type", json::array({"integer", "string"})}};
   out["picks"] = {{"oneOf", json::array({pick, json{{"type", "array"}, {"items", pick}}})}};
-  out["blocks"] = {{"type", "array"}, {"items", integer_codec(-1, many).schema()}};
+  out["blocks"] = {{"type", "array"},
+                   {"items", {{"oneOf", json::array({integer_codec(-many, many).schema(), json{{"const", "none"}}})}}}};
   json mapping = schema(view_table());
   mapping["required"] = json::array({"of"});
   out["view"] = {{"oneOf", json::array({json{{"type", "string"}}, std::move(mapping)})}};

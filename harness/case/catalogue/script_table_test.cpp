@@ -16,7 +16,7 @@ memory:
   P: {side: producer, layout: vllm-fa-nhd}
   C: {layout: vllm-fa-hnd, sparse: true, boundaries: [4096, 8192]}
 requests:
-  A: {tokens: 8, blocks: {P: [1, -1], C: [0, 2]}, positions: {C: [1, 0]}}
+  A: {tokens: 8, blocks: {P: [1, none], C: [0, 2]}, positions: {C: [1, 0]}}
 steps:
 )";
 
@@ -53,7 +53,7 @@ constexpr const char* everything = R"(
       channels: "0..4"
       to_channels: "4..8"
       from_blocks: [1]
-      to_blocks: [2, -1]
+      to_blocks: [2, none]
       parts: scales
       splits: false
       actually: {to: {arithmetic: int32}, after: last, reads: issue, table: issue, otherwise: go on}

@@ -97,8 +97,15 @@ Codec<Ids> picks(bool kv) {
 }
 
 Codec<Ids> block_ids() {
-  Codec<Ids> out = list_of(integer_codec(-1, many));
-  out.words = "a list of block ids, -1 for none";
+  Codec<std::int64_t> id = integer_codec(-many, many);
+  Codec<std::int64_t> or_none = id;
+  or_none.words = "a block id or none";
+  or_none.read = [id](const Node& node) {
+    return node.kind == Node::Kind::scalar && node.text == "none" ? script::no_block : id.read(node);
+  };
+  or_none.write = [](const std::int64_t& value) { return value == script::no_block ? json("none") : json(value); };
+  Codec<Ids> out = list_of(or_none);
+  out.words = "a list of block ids, none for no block";
   out.schema = [] { return reference("blocks"); };
   return out;
 }

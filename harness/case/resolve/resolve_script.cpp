@@ -400,9 +400,9 @@ class Resolver {
         if (mode.axis == layout::Axis::block) {
           for (const auto id : ids) {
             // As code computes it: an id beyond the pool has an address, too.
-            if (std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) /
-                    static_cast<double>(mode.step) >
-                8 * most_bytes) {
+            if (id != script::no_block && std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) /
+                                                  static_cast<double>(mode.step) >
+                                              8 * most_bytes) {
               fail("block " + number(id) + " of '" + view.of + "' would lie " +
                    fmt_bytes(static_cast<double>(id) * static_cast<double>(mode.stride) / 8) +
                    " away: expected at most 2^56 bytes");
@@ -428,7 +428,7 @@ class Resolver {
       if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes)
         fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
     }
-    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == -1; })) return;
+    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == script::no_block; })) return;
     std::vector<std::int64_t> served;
     for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
     const auto serves = [&](std::int64_t token) {
@@ -595,7 +595,7 @@ class Resolver {
     }
     const auto& ids = instead ? *instead : known->second.ids;
     for (const auto id : ids) {
-      if (id < -1 || id >= blocks) {
+      if (id != script::no_block && (id < 0 || id >= blocks)) {
         fail("request '" + action.request + "' has block " + number(id) + " in memory '" + name + "': expected ids in 0.." +
              number(blocks - 1) + " (what the code did with a wrong one belongs under 'actually')");
       }

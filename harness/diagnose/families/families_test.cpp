@@ -437,7 +437,7 @@ TEST(Families, WhatTheBytesCannotTellIsSaid) {
   const auto says = [](const Diagnosis& why, const std::string& words) { return why.text.find(words) != std::string::npos; };
   const std::string request = "A: {tokens: 12, blocks: {P: [5, 1, 0], C: [1, 2, 0]}}";
   const Diagnosis both = diagnosis_of(
-      request, "  - move: {request: A, from: P, to: C, actually: {to_blocks: [1, 2, -1], from_blocks: [5, 1, -1]}}\n");
+      request, "  - move: {request: A, from: P, to: C, actually: {to_blocks: [1, 2, none], from_blocks: [5, 1, none]}}\n");
   EXPECT_EQ(both.fault_class, FaultClass::wrong_block_id) << both.text;
   EXPECT_TRUE(says(both, "block 0 taken for no block")) << both.text;
   EXPECT_TRUE(says(both, "the bytes cannot tell it from truncated")) << both.text;
@@ -479,7 +479,22 @@ requests:
   A: {tokens: 12, blocks: {P: [5, 0, 2], C: [1, 4, 3]}}
 steps:
   - write: {request: A, to: P}
-  - move: {request: A, from: P, to: C, actually: {from_blocks: [5, 0, 6]}}
+  - move: {request: A, from: P, to: C, actually: {from_blocks: [7, 0, 6]}}
+expected: {outcome: FAIL, class: wrong-block-id}
+)");
+}
+
+// A step of minus one block from the first to the second would lead there, too; an id -1 is plainer.
+TEST(Families, AnIdBesideThePool) {
+  expect_needed("an id beside the pool", FaultClass::wrong_block_id, R"(
+case: minus-one
+dtype: bf16
+geometry: {layers: 1, blocks: 4, block_size: 4, heads: 1, head_dim: 16, kv: 1}
+memory: {P: {side: producer, template: "B N C"}, C: {template: "B N C"}}
+requests: {A: {tokens: 8, blocks: {P: [0, 1], C: [1, 3]}}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C, actually: {to_blocks: [1, -1]}}
 expected: {outcome: FAIL, class: wrong-block-id}
 )");
 }

@@ -260,7 +260,7 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
             " (the first " + std::to_string(k) + " left out)");
   for (std::size_t k = 0; k < table.size(); ++k) {  // a null id
     ids = table;
-    ids[k] = -1;
+    ids[k] = no_block;
     w_.dearer(table[k] == 0 ? 0 : unlikely);  // nothing makes another id look like none
     attempt(ids, " (one treated as none)");
     w_.dearer(0);

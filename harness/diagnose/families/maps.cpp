@@ -238,7 +238,7 @@ void propose_everywhere(Workshop& w) {
         std::fill(ids.begin() + static_cast<std::ptrdiff_t>(k), ids.end(), 0);
         lists.insert(ids);
         ids = table;
-        ids[k] = -1;
+        ids[k] = no_block;
         lists.insert(ids);
       }
       for (const auto& list : lists) {

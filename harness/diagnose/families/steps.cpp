@@ -359,7 +359,7 @@ void propose_subsets(Workshop& w) {
           all[k] = all[k] && missing.contains(token);
         }
         for (std::size_t k = 0; k < ids.size(); ++k) {
-          if (all[k]) holes[k] = -1;
+          if (all[k]) holes[k] = no_block;
         }
         Action body = a;
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;

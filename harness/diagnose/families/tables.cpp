@@ -185,8 +185,23 @@ void propose_tables_together(Workshop& w) {
   }
 }
 
+namespace {
+
+/// One id differs, and is a small number beside the pool, such as -1.
+bool one_beside(const Ids& table, const Ids& ids, const View& view) {
+  constexpr std::int64_t near = 16;
+  std::int64_t blocks = 0, changed = 0, beside = 0;
+  for (const auto& plane : cache_of(view).planes) blocks = std::max(blocks, layout::domain(plane).hi[layout::Axis::block]);
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    if (k < table.size() && ids[k] == table[k]) continue;
+    ++changed;
+    beside += (ids[k] < 0 && ids[k] >= -near) || (ids[k] >= blocks && ids[k] < blocks + near);
+  }
+  return changed == 1 && beside == 1;
+}
+
 // An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
-void propose_beyond(Workshop& w) {
+void propose_outside(Workshop& w, bool beside_only) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
@@ -202,6 +217,12 @@ void propose_beyond(Workshop& w) {
       const auto beyond = [&](const Ids& ids) {
         return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
                ", beyond what the pool has, in " + name_of(w, i);
+      };
+      const auto attempt = [&](const Ids& ids) {
+        if (beside_only && !one_beside(*table, ids, views[0])) return;
+        Action body = a;
+        (at_source ? body.from_blocks : body.to_blocks) = ids;
+        w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
       };
       const auto vote = [&](TableVotes& votes, const Element& e, Place place) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
@@ -242,17 +263,17 @@ void propose_beyond(Workshop& w) {
         if (outside.size() > most || block >= static_cast<std::int64_t>(table->size())) break;
         Ids ids = *table;
         ids[static_cast<std::size_t>(block)] = id;
-        Action body = a;
-        (at_source ? body.from_blocks : body.to_blocks) = ids;
-        w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
+        attempt(ids);
       }
       const Ids ids = outvoted(*table, votes);
-      if (ids == *table) continue;
-      Action body = a;
-      (at_source ? body.from_blocks : body.to_blocks) = ids;
-      w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
+      if (ids != *table) attempt(ids);
     }
   }
 }
+
+}  // namespace
+
+void propose_beside(Workshop& w) { propose_outside(w, true); }
+void propose_beyond(Workshop& w) { propose_outside(w, false); }
 
 }  // namespace kvcts::script

@@ -8,7 +8,8 @@ std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script
 
 std::string list_words(const Ids& list) {
   std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
+  for (std::size_t i = 0; i < list.size() && i < 12; ++i)
+    out += (i ? ", " : "") + (list[i] == no_block ? "none" : std::to_string(list[i]));
   return out + (list.size() > 12 ? ", ...]" : "]");
 }
 

@@ -68,7 +68,7 @@ std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& reque
       continue;
     }
     for (std::size_t i = 0; i < table.ids.size(); ++i) {
-      if (table.ids[i] == -1) continue;
+      if (table.ids[i] == no_block) continue;
       const auto block = plane.part(Axis::block, table.ids[i]);
       if (!block) continue;
       for (std::int64_t slot = 0; slot < n; ++slot) {
@@ -97,7 +97,7 @@ std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& 
     if (!row.whole) {
       const auto entry = std::find(table.positions.begin(), table.positions.end(), position);
       const auto index = static_cast<std::size_t>(entry - table.positions.begin());
-      if (entry == table.positions.end() || index >= table.ids.size() || table.ids[index] == -1) continue;
+      if (entry == table.positions.end() || index >= table.ids.size() || table.ids[index] == no_block) continue;
       const auto b = plane.part(Axis::block, table.ids[index]);
       const auto s = plane.part(Axis::slot, token - request.first_token - position * n);
       if (!b || !s) continue;

@@ -256,7 +256,7 @@ Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::in
   std::int64_t position = 0;
   for (std::size_t i = 0; i < table.ids.size(); ++i) {
     position = i < table.positions.size() ? table.positions[i] : i == 0 ? 0 : position + 1;
-    if (table.ids[i] == -1) continue;
+    if (table.ids[i] == no_block) continue;
     if (!view.holds(Axis::block, table.ids[i], "all"))
       fail(fmt::format("memory '{}' has no block {}", view.memory(), table.ids[i]));
     out.blocks.push_back({table.ids[i], now.first_token + position * n});
@@ -454,7 +454,8 @@ void Painter::fill() {
       take = {{}, 0, static_cast<std::int64_t>(a.to_blocks->size()) * at.block_size(), a.pick, parts_};
       for (const std::int64_t id : *a.to_blocks) {
         take.blocks.push_back({id, static_cast<std::int64_t>(take.blocks.size()) * at.block_size()});
-        if (id != -1 && !at.holds(Axis::block, id, "all")) fail(fmt::format("memory '{}' has no block {}", at.memory(), id));
+        if (id != no_block && !at.holds(Axis::block, id, "all"))
+          fail(fmt::format("memory '{}' has no block {}", at.memory(), id));
       }
     }
     std::map<std::pair<int, int>, std::int64_t> first;  // channel of a row's begin, by what the planes of a view differ in

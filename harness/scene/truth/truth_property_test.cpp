@@ -173,7 +173,7 @@ std::vector<std::int64_t> random_ids(std::int64_t blocks, std::int64_t count) {
   auto ids = shuffled(blocks);
   ids.resize(static_cast<std::size_t>(std::min(blocks, count)));
   for (auto& id : ids) {
-    if (chance(10)) id = -1;
+    if (chance(10)) id = no_block;
   }
   return ids;
 }

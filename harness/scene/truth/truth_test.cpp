@@ -226,7 +226,7 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
 
 TEST(Truth, TablesHaveGapsAndWindows) {
   Script s = two_sides("L x K B N H C", "L x K B N H C");
-  s.requests["r"] = request(12, {{"P", {3, 0, 4}}, {"C", {2, -1}}});
+  s.requests["r"] = request(12, {{"P", {3, 0, 4}}, {"C", {2, no_block}}});
   s.requests["r"].first_token = 100;
   s.requests["r"].positions = {{"C", {2, 0}}};
   add(s, write(s, "r", "P"));
