@@ -149,7 +149,9 @@ Explanation from_reports(const Evidence& e) {
       std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
     return {};  // keys: a search finds out which
   }
-  return certain(FaultClass::false_success, "the reports do not match what happened");
+  Explanation out = certain(FaultClass::false_success, "the reports do not match what happened");
+  out.only_reports = true;
+  return out;
 }
 
 // Classes that are consequences of whatever stopped the sequence.
