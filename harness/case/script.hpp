@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -68,8 +67,9 @@ struct Memory {
   bool operator==(const Memory&) const = default;
 };
 
-/// In a list of block ids: no block, so that nothing is touched there. Any other number is an id, -1 too.
-inline constexpr std::int64_t no_block = std::numeric_limits<std::int64_t>::min();
+/// In a list of block ids: no block, so that nothing is touched there. Any other number is an id, -1 too. Below every id
+/// that a file can have, and near enough that a sum or product with it does not overflow.
+inline constexpr std::int64_t no_block = -(std::int64_t{1} << 41);
 
 /// Tokens of a request and where they lie in each memory.
 struct Request {

@@ -249,7 +249,8 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
   attempt(ids, " (positions taken for ids)");
   for (const std::int64_t shift : {1, -1}) {
     ids = table;
-    for (auto& id : ids) id += shift;
+    for (auto& id : ids)
+      if (id != no_block) id += shift;
     attempt(ids, " (ids shifted by " + std::to_string(shift) + ")");
     ids = table;
     std::rotate(ids.begin(), shift > 0 ? ids.begin() + 1 : ids.end() - 1, ids.end());
