@@ -16,7 +16,7 @@ namespace kvcts::script {
 std::vector<std::string> steps_without_effect(const Script& script, const Arena& arena, const Observation& seen, bool right,
                                               std::uint64_t seed, const Mover& mover);
 
-/// "; what 'move2' did instead made no difference to any byte or report", or "".
+/// "what 'move2' did instead made no difference to any byte or report", or "" for no steps.
 std::string words_without_effect(const std::vector<std::string>& steps);
 
 }  // namespace kvcts::script

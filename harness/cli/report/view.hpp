@@ -34,7 +34,7 @@ struct Cause {
   std::string check;  ///< what to do or to look at; "" = nothing known
   std::string note;   ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
   std::int64_t count{0};
-  Again again;                      ///< the first case
+  Again again;                      ///< of the first case: how to see it again
   std::vector<std::string> ids;     ///< the first id_limit, in plan order
   std::vector<store::Row> samples;  ///< the first sample_limit, whole
   static constexpr std::size_t id_limit = 200, sample_limit = 3;
