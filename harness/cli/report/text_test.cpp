@@ -61,7 +61,8 @@ TEST(Repro, ALineNamesWhatTheRunWasGiven) {
   const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}},
                   "/data/cases",
                   {"/a/b.yaml", "/c d.yaml"},
-                  7};
+                  7,
+                  {}};
   EXPECT_EQ(all.line("a/b#c"),
             "KVCTS_ENGINE_PATH='/x/it'\\''s' KVCTS_PYTHON=/usr/bin/python3 kvcts --cases /data/cases repro 'a/b#c' --file "
             "/a/b.yaml --file '/c d.yaml' --seed 7");
