@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "case/catalogue/catalogue.hpp"
 #include "case/catalogue/nearest.hpp"
@@ -209,8 +210,15 @@ int show(Options options, const Globals& globals) {
     }
     if (const std::string why = unfit(provider, said); !why.empty()) throw UsageError(why);
   }
+  // The other tests write, too: what they say of a transport that cannot is no news.
+  std::optional<ClaimSeen> write;
+  if (const auto at = std::find_if(tests.begin(), tests.end(), [](const RuleEntry& test) { return test.id == "writes"; });
+      at != tests.end() && tests.size() > 1) {
+    write = rules::judge(*at, said, entry, options.memory);
+    if (write->verdict == ClaimSeen::Verdict::broken) say("a plain write is broken: look at `writes` first");
+  }
   for (const RuleEntry& test : tests) {
-    const ClaimSeen seen = rules::judge(test, said, entry, options.memory);
+    const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, said, entry, options.memory);
     const auto verdict = rules::name(seen.verdict);
     out["tests"].push_back({{"claim", test.claim},
                             {"said", seen.said},

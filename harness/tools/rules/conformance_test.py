@@ -161,6 +161,12 @@ def lie(mode: str, test: str) -> None:
     assert found["verdict"] == "BROKEN", f"mode {mode} passes {test}: {found}"
 
 
+def plain_write() -> None:
+    """What else is broken where a plain write is says nothing new: that comes first."""
+    ended = kvcts("conformance", "hostile", "--option", "mode=excess", "--test", "writes", "--test", "no-descriptor")
+    assert ended.status == 1 and ended.out.splitlines()[1] == "a plain write is broken: look at `writes` first", ended
+
+
 def lifetime(test: str, seen: str, *options: str) -> None:
     """The fixture delivers bytes early or late, or its process ends badly."""
     ended = kvcts_json(
@@ -204,6 +210,7 @@ def parts() -> list[tuple]:
         *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
         *([(wrong_provider, "released", *NEVER_CLOSES)] if "--all" in sys.argv else []),
         (no_provider,),
+        (plain_write,),
         (beyond_refuting,),
         (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=deferred", "phase=release"),
         (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=2000"),
