@@ -106,7 +106,8 @@ const std::optional<Availability::Lack>& Availability::connector_lack(const std:
         connector::program::command_of(connector, connector::program::options_of_side(entry->options, side));
       }
     } catch (const connector::program::NotHere& missing) {
-      lack = Lack{{missing.name, connector}, missing.what()};
+      const bool no_file = dynamic_cast<const connector::program::NoFile*>(&missing) != nullptr;
+      lack = Lack{{missing.name, connector}, missing.what(), no_file};
     } catch (const std::exception&) {
       // The worker that starts it reports a bad entry.
     }

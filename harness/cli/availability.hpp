@@ -21,6 +21,7 @@ class Availability {
   struct Lack {
     std::vector<std::string> names;  ///< the missing thing first ("nixl-1.5.1"), then what is missing with it ("nixl-cma")
     std::string reason;              ///< one sentence, with what to do
+    bool no_file{false};             ///< of a connector: its entry names a program that is nowhere
   };
   /// Why cases with this engine, or this connector, cannot run here, or nullopt. Asked once, then remembered.
   const std::optional<Lack>& lack(const std::string& engine) { return standing(engine).lack; }

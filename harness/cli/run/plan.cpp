@@ -17,6 +17,9 @@ Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, co
       selection_(matrix::select(catalogue, query)),
       seed_(options.seed),
       require_(options.require),
+      by_id_(!query.ids.empty() &&
+             std::none_of(query.ids.begin(), query.ids.end(),
+                          [](const std::string& id) { return id.find_first_of("*?[") != std::string::npos; })),
       from_files_(!query.files.empty()),
       space_(catalogue),
       waivers_(space_),
@@ -123,6 +126,7 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
   if (seed_) spec.seed = *seed_;
   item.planned.expected = spec.expected;
   bool broken = false;
+  std::string misnamed;
 
   if (const auto declared = selection_.declared(i); declared && declared->outcome != Outcome::refused) {
     decide(declared->outcome, declared->reason);
@@ -142,6 +146,7 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
         skip(*lack);
       } else if (const auto& absent = availability.connector_lack(connector)) {
         skip(*absent);
+        if (absent->no_file && by_id_) misnamed = absent->reason;
       } else if (const auto& failed = availability.broken(engine)) {
         supervisor::decide(*failed, std::nullopt, decide(Outcome::error, ""));
         broken = true;
@@ -160,6 +165,7 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
       decide(Outcome::error, e.what());
     }
   }
+  if (!misnamed.empty()) throw UsageError(misnamed);
   if (item.planned.digest.empty()) {
     // Never executed: what identifies it is its id.
     item.planned.digest = item.planned.execution = fmt::format("{:016x}", matrix::id_hash(item.planned.id));

@@ -67,6 +67,7 @@ class Plan {
   std::optional<std::uint64_t> seed_;
   std::vector<std::string> require_;
   std::map<std::pair<std::string, std::string>, Availability::Needs> needs_;  ///< by engine and connector
+  bool by_id_{false};                                                         ///< the user wrote the id of each case
   bool from_files_{false};  ///< the user named case files: what is wrong in them is a usage error
   matrix::Space space_;
   matrix::Waivers waivers_;

@@ -37,7 +37,7 @@ std::string expand(const std::string& word) {
     if (fs::exists(folder / file, absent)) return (folder / file).string();
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  throw NotHere(file, "no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
+  throw NoFile(file, "no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
 }
 
 /// As execvp finds it; "" when no executable has the name.

@@ -37,6 +37,11 @@ struct NotHere : std::runtime_error {
   std::string name;  ///< of the environment ("vllm"), otherwise of the file
 };
 
+/// There is no such file among the connector programs: not installed, or misspelt.
+struct NoFile : NotHere {
+  using NotHere::NotHere;
+};
+
 /// A connector's options as one side sees them.
 nlohmann::json options_of_side(nlohmann::json options, Side side);
 

@@ -38,7 +38,7 @@ TEST(Command, SaysWhatIsWrongAndWhatIsMissing) {
   EXPECT_NE(words({{"command", {"sh"}}, {"port", 1}}).find("found 'port'"), std::string::npos);
   EXPECT_NE(words({{"command", {"sh"}}, {"ports", -1}}).find("expected a number"), std::string::npos);
   EXPECT_THROW(command_of("c", {{"command", {"no-such-program-anywhere"}}}), NotHere);
-  EXPECT_THROW(command_of("c", {{"command", {"sh", "{connectors}/no-such-file"}}}), NotHere);
+  EXPECT_THROW(command_of("c", {{"command", {"sh", "{connectors}/no-such-file"}}}), NoFile);
   EXPECT_EQ(command_of("c", {{"command", {"sh", "-c"}}, {"ports", 2}}).ports, 2);
 }
 
