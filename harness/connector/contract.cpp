@@ -75,14 +75,15 @@ Plan Contract::plan(const ResolvedCase& view, process::Progress progress) {
   const auto sources = believe(view, Side::producer), targets = believe(view, Side::consumer);
   if (sources.size() != targets.size()) {
     throw Refusal("producer has " + std::to_string(sources.size()) + " tensors, consumer " + std::to_string(targets.size()) +
-                  "; this contract pairs them one to one");
+                  "; connector " + view.connector.name + " pairs them one to one");
   }
   Plan plan;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const auto &s = sources[i], &t = targets[i];
     if (s.block_bytes != t.block_bytes || s.kv != t.kv) {
       throw Refusal("tensor " + std::to_string(i) + ": producer block of " + std::to_string(s.block_bytes) +
-                    " bytes, consumer block of " + std::to_string(t.block_bytes) + "; this contract moves whole blocks");
+                    " bytes, consumer block of " + std::to_string(t.block_bytes) + "; connector " + view.connector.name +
+                    " moves whole blocks");
     }
     for (const auto& group : view.groups) {
       for (const auto& request : group.requests) {
