@@ -1,6 +1,7 @@
 // kvcts list: the cases of a selection, one id per line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -73,11 +74,13 @@ void print_plain(const Selection& s, bool reasons) {
 /// The suites themselves: what a list without a selection shows.
 int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
   nlohmann::json all = nlohmann::json::array();
+  std::size_t width = 0;
+  for (const auto& [id, suite] : cat.suites()) width = std::max(width, id.size());
   for (const auto& [id, suite] : cat.suites()) {
     if (globals.json)
       all.push_back({{"suite", id}, {"title", suite.title}});
     else
-      fmt::print("{:<12} {}\n", id, suite.title);
+      fmt::print("{:<{}}  {}\n", id, width, suite.title);
   }
   if (globals.json) fmt::print("{}\n", nlohmann::json{{"suites", all}}.dump(2));
   return exit_as_expected;
