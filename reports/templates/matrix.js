@@ -16,7 +16,7 @@
     ERROR: 'E'
   };
   const outcomeOrder = ['PASS', 'REFUSED', 'UNSUPPORTED', 'NOT_RUN', 'SKIPPED', 'FAIL', 'HANG', 'CRASH', 'FLAKY', 'ERROR'];
-  const weakness = {executed: 1, compiled: 2, modelled: 3};
+  const weakness = {executed: 1, compiled: 2, 'executed on this CPU': 3, modelled: 4};
   const rowsShown = 30;
 
   /** What can be a row, a column or a table: axes with values in this run, pairs of layouts, and facts behind the sides. */
@@ -108,7 +108,7 @@
 
   // What the cell looks like: colour by verdict, pattern by evidence.
   const look = sum => 'v-' + (sum.section === 'fine' ? (sum.outcome === 'PASS' ? 'pass' : 'known') : sum.section) + ' e-' +
-      (sum.weakest || 'none') + (sum.partly ? ' partly' : '');
+      (sum.weakest === 'executed on this CPU' ? 'modelled' : sum.weakest || 'none') + (sum.partly ? ' partly' : '');
 
   const table = (run, rows, rowAxis, columnAxis, caption, narrow, from) => {
     const cells = new Map(), columns = new Map(), lines = new Map();
@@ -201,7 +201,7 @@
            item('v-waived e-executed', 'F', 'waived, or passed against a waiver'),
            item('v-error e-executed', 'E', 'error of the suite'), item('v-skipped e-none', 'S', 'did not run')),
         el('ul', {'aria-label': 'Patterns'}, item('v-pass e-executed', '', 'executed on that architecture'),
-           item('v-pass e-compiled', '', 'compiled for it'), item('v-pass e-modelled', '', 'modelled on the CPU'),
+           item('v-pass e-compiled', '', 'compiled for it'), item('v-pass e-modelled', '', 'modelled or run on this CPU'),
            item('v-pass e-modelled partly', 'P', 'some of its cases did not run')),
         el('p', {class: 'quiet'}, 'Letters: ',
            Object.entries(letters).map(([word, letter]) => letter + ' ' + word).join(', ') +

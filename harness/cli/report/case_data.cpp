@@ -114,7 +114,7 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   c.fault_class = name(r.diagnosis.fault_class);
   c.outcome = r.outcome;
   c.verdict = row.decided ? name(r.verdict) : row.declared_not_run ? "not run" : "absent";
-  c.evidence = row.decided && !r.phases.empty() ? name(r.evidence) : "";
+  c.evidence = row.decided && !r.phases.empty() ? evidence_name(r) : "";
   c.section = section;
   c.ran = row.executions > 0 && !r.phases.empty();
   c.us = row.decided ? (r.wall_ns + 500) / 1000 : 0;

@@ -342,14 +342,11 @@ class HtmlReport : public Sink {
         "aria-label=\"Evidence\"><table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" "
         "class=\"n\">Cases</th>"
         "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">What it shows</th></tr></thead><tbody>";
-    for (int i = evidence_count - 1; i >= 0; --i) {
-      const auto kind = static_cast<Evidence>(i);
-      const auto at = static_cast<std::size_t>(i);
+    for (const auto& kind : view_.evidence()) {
       out += fmt::format(
-          "<tr><th scope=\"row\">{0}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td "
+          "<tr><th scope=\"row\">{0}{5}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td "
           "class=\"quiet\">{3}</td></tr>",
-          name(kind), thousands(c.ids[at]), thousands(c.executions[at]), evidence_words(kind),
-          c.ids[at] == 0 ? " zero" : "");
+          kind.name, thousands(kind.ids), thousands(kind.executions), kind.words, kind.ids == 0 ? " zero" : "", kind.where);
     }
     return out + "</tbody></table></div></div>\n";
   }

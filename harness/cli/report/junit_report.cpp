@@ -137,8 +137,9 @@ class JunitReport : public Sink {
   /// What else is known of the case, a line each: a test case has no properties in Jenkins' schema.
   static std::string what_is_known(const store::Row& row) {
     const auto& r = row.result;
+    const auto evidence = row.decided ? evidence_name(r) : "";
     std::string out = fmt::format("outcome: {}\nverdict: {}\nevidence: {}\n", name(r.outcome), name(r.verdict),
-                                  row.decided ? name(r.evidence) : "none");
+                                  evidence.empty() ? "none" : evidence);
     const auto add = [&](const char* key, std::string_view value) {
       if (!value.empty()) out += fmt::format("{}: {}\n", key, value);
     };

@@ -71,12 +71,11 @@ void print_summary(std::ostream& out, const RunView& view, const Terminal& termi
     if (c.of(outcome) > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", thousands(c.of(outcome)), name(outcome));
   }
   out << thousands(c.planned) << (list.empty() ? "" : ": " + list) << '\n';
-  for (int i = evidence_count - 1; i >= 0; --i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (c.ids[at] == 0) continue;
-    const auto kind = static_cast<Evidence>(i);
-    out << fmt::format("{:<10} {} in {} ({})\n", name(kind), plural(c.ids[at], "case"),
-                       plural(c.executions[at], "unique execution"), evidence_words(kind));
+  for (const auto& kind : view.evidence()) {
+    if (kind.ids == 0) continue;
+    out << fmt::format("{:<10} {}{} in {}{}\n", kind.name, plural(kind.ids, "case"), kind.where,
+                       plural(kind.executions, "unique execution"),
+                       kind.where.empty() ? fmt::format(" ({})", kind.words) : "");
   }
   out << fmt::format("time       {}, {} in cases", duration(view.busy_ms * 1'000'000), duration(c.case_ns));
   if (!view.slowest.empty())

@@ -6,8 +6,12 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "run/store/counts.hpp"
+
 namespace kvcts::report {
 namespace {
+
+using nlohmann::json;
 
 constexpr char32_t bad = 0xFFFD;
 
@@ -205,6 +209,19 @@ std::string expected_words(const std::vector<Expected>& expected) {
     if (!e.contains.empty()) out += fmt::format(" saying \"{}\"", visible(e.contains));
   }
   return out;
+}
+
+bool ran_here(const CaseResult& result) {
+  const nlohmann::json& facts = result.facts;
+  if (result.evidence != Evidence::modelled || !store::was_executed(result.outcome) || !facts.is_object()) return false;
+  const auto claims = facts.find("engine_claims");
+  const bool on_a_device = claims != facts.end() && claims->is_object() && claims->contains("device_evidence");
+  return facts.value("arch", json()) == "cpu" && facts.value("scripted", json()) != true && !on_a_device;
+}
+
+std::string_view evidence_name(const CaseResult& result) {
+  if (!store::was_executed(result.outcome)) return "";
+  return ran_here(result) ? "executed on this CPU" : name(result.evidence);
 }
 
 std::string_view evidence_words(Evidence evidence) {

@@ -40,6 +40,11 @@ std::string ending_words(const CaseResult& result);
 std::string tries_words(const Tries& tries);
 /// "PASS", "FAIL rank-mismatch at register or REFUSED".
 std::string expected_words(const std::vector<Expected>& expected);
+/// A case without a GPU architecture that an engine or a connector really moved on this CPU: modelled to the
+/// store, executed on this CPU in words.
+bool ran_here(const CaseResult& result);
+/// "executed", "executed on this CPU", "modelled"; "" for a case that did not run.
+std::string_view evidence_name(const CaseResult& result);
 /// One sentence on what a kind of evidence means.
 std::string_view evidence_words(Evidence evidence);
 

@@ -105,6 +105,25 @@ TEST(Text, Numbers) {
   EXPECT_EQ(plural(2000, "case"), "2,000 cases");
 }
 
+TEST(Text, MovedOnThisCpuIsNotModelled) {
+  CaseResult r;
+  r.outcome = Outcome::pass;
+  r.facts = {{"arch", "cpu"}, {"engine_claims", {{"transport", "cma"}}}};
+  EXPECT_EQ(evidence_name(r), "executed on this CPU");
+  const auto with = [&](const char* fact, const nlohmann::json& value) {
+    CaseResult other = r;
+    other.facts[fact] = value;
+    return evidence_name(other);
+  };
+  EXPECT_EQ(with("arch", "sm_90"), "modelled");
+  EXPECT_EQ(with("scripted", true), "modelled");
+  EXPECT_EQ(with("engine_claims", {{"device_evidence", "executed"}}), "modelled") << "a claim of a device";
+  r.evidence = Evidence::executed;
+  EXPECT_EQ(evidence_name(r), "executed") << "on a device";
+  r.outcome = Outcome::skipped;
+  EXPECT_EQ(evidence_name(r), "");
+}
+
 TEST(Text, EndingsInWords) {
   CaseResult r;
   r.outcome = Outcome::hang;

@@ -147,6 +147,18 @@ std::size_t RunView::cause_of(const store::Row& row) const {
   return found == cause_number.end() ? 0 : found->second;
 }
 
+std::vector<RunView::Kind> RunView::evidence() const {
+  std::vector<Kind> out;
+  for (const auto kind : {Evidence::executed, Evidence::compiled, Evidence::modelled}) {
+    const auto at = static_cast<std::size_t>(kind);
+    const bool modelled = kind == Evidence::modelled;
+    if (modelled) out.push_back({"executed", " on this CPU", here, here_executions, "no GPU was asked for"});
+    out.push_back({name(kind), "", counts.ids[at] - (modelled ? here : 0),
+                   counts.executions[at] - (modelled ? here_executions : 0), evidence_words(kind)});
+  }
+  return out;
+}
+
 RunView load(const store::RunReader& reader) {
   RunView view;
   view.info = reader.info();
@@ -179,6 +191,7 @@ RunView load(const store::RunReader& reader) {
       if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string())
         view.engines[engine->get<std::string>()] = std::move(words);
     }
+    if (row.decided && ran_here(row.result)) ++view.here, view.here_executions += row.executions;
     const auto section = section_of(row);
     if (section == Section::fine) return;
     auto& list = found[static_cast<std::size_t>(section)];

@@ -51,6 +51,7 @@ struct RunView {
   std::vector<store::Session> sessions;
   store::Counts counts;
   int exit_status{0};
+  std::int64_t here{0}, here_executions{0};              ///< of those that counts calls modelled: ran_here()
   std::string headline;                                  ///< the verdict in one line
   bool incomplete{false};                                ///< something planned was not run
   std::array<std::vector<Cause>, section_count> causes;  ///< most cases first; Section::fine stays empty
@@ -59,6 +60,14 @@ struct RunView {
   std::int64_t busy_ms{0};                               ///< sum of all sittings
 
   const std::vector<Cause>& of(Section section) const { return causes[static_cast<std::size_t>(section)]; }
+  /// Evidence, best first, for people.
+  struct Kind {
+    std::string_view name;   ///< "executed"
+    std::string_view where;  ///< " on this CPU", or ""
+    std::int64_t ids, executions;
+    std::string_view words;
+  };
+  std::vector<Kind> evidence() const;
   /// Number of the row's cause in its section, from 1; 0 = none.
   std::size_t cause_of(const store::Row& row) const;
   std::unordered_map<std::string, std::size_t> cause_number;  ///< by key, over all sections

@@ -37,6 +37,14 @@ std::string region_name(const std::vector<RegionRef>& regions, int number) {
   return at < regions.size() ? regions[at].name : fmt::format("region {}", number);
 }
 
+/// "blocks 3 0 -> 1 2"; a request of one side alone: "producer's blocks 2".
+std::string blocks_words(const Request& r) {
+  if (r.producer_blocks.empty() && r.consumer_blocks.empty()) return "no blocks";
+  if (r.consumer_blocks.empty()) return fmt::format("producer's blocks {}", fmt::join(r.producer_blocks, " "));
+  if (r.producer_blocks.empty()) return fmt::format("consumer's blocks {}", fmt::join(r.consumer_blocks, " "));
+  return fmt::format("blocks {} -> {}", fmt::join(r.producer_blocks, " "), fmt::join(r.consumer_blocks, " "));
+}
+
 void print_case(const ResolvedCase& c) {
   fmt::print("case      {}\n", c.id);
   if (!c.title.empty()) fmt::print("title     {}\n", report::visible(c.title));
@@ -51,13 +59,13 @@ void print_case(const ResolvedCase& c) {
   for (const Group& g : c.groups) {
     for (const auto& [side, cache] : {std::pair{"producer", &g.producer}, {"consumer", &g.consumer}}) {
       const auto& geometry = cache->ranks.front().geometry;
-      fmt::print("{}  {}: {}; {} rank{}, {} layers, {} blocks of {} tokens, {} heads, head_dim {}\n", side, cache->layout,
+      fmt::print("{}  {}: {}; {} rank{}, {} layers, {} blocks of {} tokens, {} heads{}, head_dim {}\n", side, cache->layout,
                  cache->text, cache->ranks.size(), cache->ranks.size() == 1 ? "" : "s", geometry.layers, geometry.blocks,
-                 geometry.block_size, geometry.heads, geometry.head_dim);
+                 geometry.block_size, geometry.heads, cache->ranks.size() == 1 ? "" : " per rank", geometry.head_dim);
     }
     for (const Request& r : g.requests) {
-      fmt::print("request   {} tokens, generation {}{}: blocks {} -> {}\n", r.tokens, r.generation,
-                 r.transfer ? "" : ", not moved", fmt::join(r.producer_blocks, " "), fmt::join(r.consumer_blocks, " "));
+      fmt::print("request   {} tokens, generation {}{}: {}\n", r.tokens, r.generation, r.transfer ? "" : ", not moved",
+                 blocks_words(r));
     }
   }
 }
@@ -89,10 +97,9 @@ void print_plan(const ResolvedCase& c, const CaseResult& result, int most) {
 }
 
 void print_result(const CaseResult& r) {
-  fmt::print("phases   ");
+  if (!r.phases.empty()) fmt::print("phases   ");
   for (const PhaseTime& p : r.phases)
     fmt::print(" {} {}{}", name(p.phase), report::duration(p.ns), &p == &r.phases.back() ? "\n" : ",");
-  if (r.phases.empty()) fmt::print(" none\n");
   if (r.checked_bytes > 0 && r.facts.value("scripted", false)) {
     fmt::print("bytes     {} checked; moved {}; wrong {}\n", report::thousands(r.checked_bytes),
                report::thousands(r.moved_bytes), report::thousands(r.wrong_bytes));
@@ -116,7 +123,8 @@ void print_result(const CaseResult& r) {
       begin = end + 1;
     }
   }
-  fmt::print("outcome   {} ({})\n", report::ending_words(r), name(r.evidence));
+  const auto evidence = report::evidence_name(r);
+  fmt::print("outcome   {}{}\n", report::ending_words(r), evidence.empty() ? "" : fmt::format(" ({})", evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
   if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact))
     fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
