@@ -18,6 +18,9 @@ using findings::Axis;
 using findings::Fact;
 using Kind = findings::Who::Kind;
 
+/// What a global scale has not: it is one for all of them.
+constexpr std::array per_token{Axis::token, Axis::block, Axis::slot, Axis::head, Axis::channel};
+
 /// Requests by the generation of their content.
 std::map<std::int64_t, std::string> requests_of(const Script& script) {
   std::map<std::int64_t, std::string> out;
@@ -98,7 +101,9 @@ class Tracer {
 
 class Facts {
  public:
-  Facts(const Script& script, const Arena& arena, const Names& names) : arena_(arena), names_(names), seats_(script, arena) {
+  /// `searched`: what is unknown was looked for byte by byte, and nothing had it.
+  Facts(const Script& script, const Arena& arena, const Names& names, bool searched)
+      : arena_(arena), names_(names), seats_(script, arena), searched_(searched) {
     called_.requests = requests_of(script);
     for (const Backing& b : arena.backings()) {
       called_.regions.push_back(b.name);
@@ -107,6 +112,12 @@ class Facts {
       if (known != called_.memories.end()) continue;
       if (b.side == "output") called_.first_output = std::min(called_.first_output, memory_of_.back());
       called_.memories.push_back(b.memory);
+    }
+    for (const auto& [name, memory] : script.memories) {
+      const auto known = std::find(called_.memories.begin(), called_.memories.end(), name);
+      if (memory.view.cache.empty() || known == called_.memories.end()) continue;
+      for (const layout::Plane& plane : cache_of(memory.view).planes)
+        called_.planes[static_cast<int>(known - called_.memories.begin())].push_back(places_of(plane));
     }
   }
 
@@ -130,6 +141,23 @@ class Facts {
   std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
 
  private:
+  static findings::Plane places_of(const layout::Plane& plane) {
+    using L = layout::Axis;
+    const layout::Box box = layout::domain(plane);
+    findings::Plane out;
+    out.bits = layout::bits(plane.dtype);
+    const auto put = [&](Axis axis, std::int64_t low, std::int64_t high) { out.low[axis] = low, out.high[axis] = high; };
+    const auto component = static_cast<std::int64_t>(plane.component);
+    put(Axis::component, component, component + 1);
+    for (const auto& [axis, of] : {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
+                                   std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head),
+                                   std::pair(Axis::channel, L::channel)})
+      put(axis, box.lo[of], box.hi[of]);
+    if (plane.component != layout::Component::global_scale) return out;
+    for (const Axis axis : per_token) put(axis, findings::none, 0);
+    return out;
+  }
+
   void add_row(const ClueRun& run) {
     const Clue& clue = run.first;
     Fact fact;
@@ -137,6 +165,7 @@ class Facts {
     fact.offset = clue.offset, fact.bytes = run.bytes, fact.channels = run.channels;
     fact.wrong = clue.wrong;
     fact.should = who(clue.must, clue);
+    fact.bits = bits_of(clue.must), fact.is_bits = bits_of(clue.is);
     if (!clue.wrong)
       fact.is = fact.should;
     else if (run.follows)
@@ -162,10 +191,22 @@ class Facts {
         fact.should.at[Axis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
         fact.should.at[Axis::layer] = seat->layer, fact.should.at[Axis::kv] = seat->kv;
         fact.should.at[Axis::head] = seat->head, fact.should.at[Axis::channel] = seat->channel;
+        fact.bits = found->bits;
+        for (Place before{clue.backing, clue.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits; --before.offset) {
+          const auto other = seats_.at(before);
+          if (!other || !(other->who == *seat)) break;
+          ++fact.should.byte;
+        }
       }
+      if (seat->component == "global scale")
+        for (const Axis axis : per_token) fact.should.at[axis] = findings::none;
     }
     backing_ = clue.backing;
     facts_.push_back(std::move(fact));
+  }
+
+  static int bits_of(const Who& who) {
+    return who.kind == Who::Kind::tag ? layout::bits(who.dtype) : who.kind == Who::Kind::number ? 32 : 0;
   }
 
   findings::Who who(const Who& who, const Clue& clue) const {
@@ -180,13 +221,20 @@ class Facts {
         out.at[Axis::request] = who.generation;
         out.at[Axis::layer] = who.layer, out.at[Axis::kv] = who.kv, out.at[Axis::token] = who.token;
         out.at[Axis::head] = who.head, out.at[Axis::channel] = who.channel;
+        if (who.component == layout::Component::global_scale)
+          for (const Axis axis : per_token) out.at[axis] = findings::none;
         return out;
       case Who::Kind::constant:
         out.kind = Kind::constant, out.value = who.byte;
         return out;
       case Who::Kind::poison:
         out.kind = who.backing == clue.backing && who.offset == clue.offset ? Kind::nothing : Kind::poison;
-        if (out.kind == Kind::poison) out.text = arena_.backings()[static_cast<std::size_t>(who.backing)].memory;
+        if (const Backing& b = arena_.backings()[static_cast<std::size_t>(who.backing)];
+            out.kind == Kind::nothing && b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
+          out.kind = Kind::unknown, out.text = "of poison";  // that a step filled in
+        } else if (out.kind == Kind::poison) {
+          out.text = (who.offset < 0 || who.offset >= b.bytes ? "a guard of " : "") + b.memory;
+        }
         return out;
       case Who::Kind::hole:
         out.kind = Kind::nothing;
@@ -196,6 +244,7 @@ class Facts {
         out.kind = Kind::mixed;
         return out;
       case Who::Kind::unknown:
+        out.text = searched_ ? "that nothing here had" : "of unknown origin";
         break;
     }
     return out;
@@ -255,6 +304,7 @@ class Facts {
   const Arena& arena_;
   const Names& names_;
   Seats seats_;
+  bool searched_;
   findings::Names called_;
   std::vector<int> memory_of_;
   std::vector<Fact> facts_;
@@ -306,7 +356,7 @@ bool name_declared(const Script& script, Names& names) {
 
 std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
                                    const Clues& clues) {
-  Facts facts(script, arena, names);
+  Facts facts(script, arena, names, true);
   Tracer tracer(arena, names, check, clues);
   for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
   return facts.told();
@@ -314,7 +364,7 @@ std::vector<Finding> what_happened(const Script& script, const Arena& arena, con
 
 std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names,
                                    const std::vector<ClueRun>& runs) {
-  Facts facts(script, arena, names);
+  Facts facts(script, arena, names, false);
   for (const ClueRun& run : runs) facts.add(run);
   return facts.told();
 }

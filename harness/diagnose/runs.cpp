@@ -220,7 +220,12 @@ class Walk {
     std::vector<ByteView> sources{stream};
     sources.insert(sources.end(), poison.begin(), poison.end());
     const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) -> findings::Likely {
-      if (source > 0) return {1 << 20, 0};
+      if (source > 0) {
+        // Up to where a guard begins or ends.
+        const Place from = begins[static_cast<std::size_t>(source) - 1];
+        const std::int64_t offset = from.offset + at, end = backing(from.backing).bytes;
+        return {offset < 0 ? -offset : offset < end ? end - offset : 1 << 20, 0};
+      }
       if (!issued[static_cast<std::size_t>(at)]) return {};
       const ClueRun& run = runs_[stretch.number];
       const std::int64_t ahead = stretch.at + found_begin(stretch) - run.first.offset;

@@ -17,7 +17,8 @@ using Indices = std::vector<std::size_t>;
 
 class Cutter {
  public:
-  Cutter(const std::vector<Fact>& facts, std::size_t most) : facts_(facts), most_(most) {}
+  Cutter(const std::vector<Fact>& facts, const std::vector<Plane>& planes, std::size_t most)
+      : facts_(facts), planes_(planes), most_(most) {}
 
   std::vector<Box> cut(const Indices& chosen, const Indices& all, int depth) const {
     Box whole = box(chosen, all);
@@ -70,21 +71,38 @@ class Cutter {
       out.bytes += facts_[i].bytes;
       for (const Axis axis : cut_axes) sets[axis].insert(facts_[i].should.at[axis]);
     }
-    std::int64_t inside = 0;
-    for (const std::size_t i : all) {
-      const bool in = std::all_of(cut_axes.begin(), cut_axes.end(),
-                                  [&](Axis axis) { return sets[axis].contains(facts_[i].should.at[axis]); });
-      if (in) inside += facts_[i].bytes;
-    }
+    for (const auto& [axis, values] : sets) out.scope[axis].assign(values.begin(), values.end());
+    out.scope[Axis::channel] = channels_of(facts_, chosen);
+    for (auto& [axis, values] : out.scope) std::sort(values.begin(), values.end());
     const Who& should = facts_[chosen.front()].should;
-    out.others = should.kind == Who::Kind::element ? inside - out.bytes
-                 : should.at == Coord{}            ? span(chosen) - out.bytes
-                                                   : left_alone(chosen, sets, out.bytes);
-    for (const auto& [axis, values] : sets) {
-      out.scope[axis].assign(values.begin(), values.end());
-      std::sort(out.scope[axis].begin(), out.scope[axis].end());
+    std::int64_t inside = 0;
+    if (should.kind == Who::Kind::element) {
+      for (const std::size_t i : all) {
+        const bool in = std::all_of(cut_axes.begin(), cut_axes.end(), [&](Axis axis) {
+          return axis == Axis::slot || axis == Axis::channel ||  // a token says its slot
+                 sets[axis].contains(facts_[i].should.at[axis]);
+        });
+        if (in) inside += bytes_of(facts_[i], out.scope.at(Axis::channel));
+      }
+    } else if (should.at == Coord{}) {
+      inside = span(chosen);
+    } else {
+      // Where nothing was meant only what is wrong is a fact.
+      inside = std::max(out.bytes, bytes_in(planes_, out.scope));
     }
+    out.others = inside - out.bytes;
     return out;
+  }
+
+  /// Bytes of some channels.
+  static std::int64_t bytes_of(const Fact& fact, const std::vector<std::int64_t>& channels) {
+    const std::int64_t first = fact.should.at[Axis::channel], bits = fact.bits;
+    if (bits == 0 || first == none) return std::ranges::binary_search(channels, first) ? fact.bytes : 0;
+    const std::int64_t begin = first * bits + 8 * fact.should.byte, end = begin + 8 * fact.bytes;
+    std::int64_t out = 0;
+    for (auto c = std::ranges::lower_bound(channels, first); c != channels.end() && *c * bits < end; ++c)
+      out += std::min(end, (*c + 1) * bits) - std::max(begin, *c * bits);
+    return out / 8;
   }
 
   /// Bytes from the first to the last.
@@ -95,21 +113,6 @@ class Cutter {
       end = std::max(end, facts_[i].offset + facts_[i].bytes);
     }
     return end - begin;
-  }
-
-  /// Places where nothing was meant are facts only where something is: the rest of the product counts as it does on average.
-  std::int64_t left_alone(const Indices& chosen, const std::map<Axis, std::unordered_set<std::int64_t>>& sets,
-                          std::int64_t bytes) const {
-    double product = 1;
-    for (const auto& [axis, values] : sets) product *= axis == Axis::channel ? 1 : static_cast<double>(values.size());
-    std::set<std::array<std::int64_t, axis_count>> there;
-    for (const std::size_t i : chosen) {
-      auto at = facts_[i].should.at.at;
-      at[static_cast<std::size_t>(Axis::channel)] = none;
-      there.insert(at);
-    }
-    const auto count = static_cast<double>(there.size());
-    return static_cast<std::int64_t>((product - count) / count * static_cast<double>(bytes));
   }
 
   /// The chosen facts by value of an axis; values whose facts have the same sets on all other axes together.
@@ -146,13 +149,38 @@ class Cutter {
   }
 
   const std::vector<Fact>& facts_;
+  const std::vector<Plane>& planes_;
   std::size_t most_;
 };
 
 }  // namespace
 
-std::vector<Box> boxes_of(const std::vector<Fact>& facts, const Indices& chosen, const Indices& all, std::size_t most) {
-  return Cutter(facts, most).cut(chosen, all, 0);
+std::vector<Box> boxes_of(const std::vector<Fact>& facts, const Indices& chosen, const Indices& all,
+                          const std::vector<Plane>& planes, std::size_t most) {
+  return Cutter(facts, planes, most).cut(chosen, all, 0);
+}
+
+std::vector<std::int64_t> channels_of(const std::vector<Fact>& facts, const Indices& some) {
+  std::set<std::int64_t> out;
+  for (const std::size_t i : some) {
+    const std::int64_t first = facts[i].should.at[Axis::channel];
+    for (std::int64_t c = first; c < first + std::max<std::int64_t>(1, facts[i].channels); ++c) out.insert(c);
+  }
+  return {out.begin(), out.end()};
+}
+
+std::int64_t bytes_in(const std::vector<Plane>& planes, const Scope& scope) {
+  std::int64_t bits = 0;
+  for (const Plane& plane : planes) {
+    std::int64_t product = plane.bits;
+    for (const auto& [axis, values] : scope)
+      if (axis != Axis::request && axis != Axis::token)
+        product *= std::ranges::count_if(values, [&, a = axis](std::int64_t value) {
+          return value >= plane.low[a] && value < plane.high[a];
+        });
+    bits += product;
+  }
+  return bits / 8;
 }
 
 }  // namespace kvcts::findings

@@ -48,12 +48,22 @@ struct Fact {
   int memory{0};
   std::int64_t offset{0}, bytes{0};
   std::int64_t channels{1};
+  int bits{0}, is_bits{0};  ///< of a code of what should be there (of its place, where nothing should), of what is; 0: not known
   Who should, is;
   bool wrong{false};
   int region{-1};  ///< of `offset`: index of Names::regions
   /// A place that holds the same bytes one after another; -1: none does, or not known.
   int from{-1};
   std::int64_t from_offset{0};
+};
+
+/// Sets of values per axis; an axis without an entry: whatever it is.
+using Scope = std::map<Axis, std::vector<std::int64_t>>;
+
+/// Places of the declared layout: all between two coordinates, the second one excluded.
+struct Plane {
+  Coord low, high;
+  int bits{8};
 };
 
 /// What the numbers are called.
@@ -63,10 +73,11 @@ struct Names {
   std::vector<std::string> regions;
   /// Memories from this one on are what steps read: they come last, for most of it follows from the others.
   int first_output{INT32_MAX};
+  std::map<int, std::vector<Plane>> planes;  ///< by Fact::memory
 };
 
-/// Sets of values per axis; an axis without an entry: whatever it is.
-using Scope = std::map<Axis, std::vector<std::int64_t>>;
+/// Rows are cut where others of their memory and component begin or end: a set of channels is one of whole facts.
+std::vector<Fact> cut_alike(const std::vector<Fact>& facts);
 
 /// Two axes of a block, walked in the other order: place (a, b) of A x B holds what that order puts at a * B + b.
 struct Transposition {
@@ -76,6 +87,10 @@ struct Transposition {
 /// The two axes that predict most of `some`; fewer than half: none. `sizes`: extents of the axes, from 0.
 std::optional<Transposition> transposition_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& some,
                                               const std::map<Axis, std::int64_t>& sizes);
+
+/// Whether all content in its scope, some of `all`, is as it predicts.
+bool fills(const Transposition& turned, const std::vector<Fact>& facts, const std::vector<std::size_t>& all,
+           const std::map<Axis, std::int64_t>& sizes);
 
 /// A stretch of memory that holds a stretch of another, byte for byte.
 struct Flat {
@@ -89,6 +104,7 @@ std::vector<Flat> flats_of(const std::vector<Fact>& facts, std::vector<std::size
 struct Fit {
   bool read{false};
   int region{0};                                   ///< in which most of it lies, or from which it was read
+  bool several{false};                             ///< regions of one memory
   std::map<Axis, std::int64_t> strides, declared;  ///< bytes
   std::int64_t shift{0};                           ///< where the strides are the declared ones: bytes between the bases
   std::vector<std::size_t> facts;                  ///< ascending; each is exactly where the strides put it
@@ -104,9 +120,14 @@ struct Box {
   Scope scope;
   std::int64_t bytes{0}, others{0};
 };
-/// `chosen`, some of `all` (of one memory), in as few boxes as there are; if more than `most`, in one that is not full.
+/// `chosen`, some of `all` (of one memory, laid out in `planes`), in as few boxes as there are; if more than `most`, in one
+/// that is not full.
 std::vector<Box> boxes_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& chosen,
-                          const std::vector<std::size_t>& all, std::size_t most);
+                          const std::vector<std::size_t>& all, const std::vector<Plane>& planes, std::size_t most);
+/// Channels that should be in facts, ascending.
+std::vector<std::int64_t> channels_of(const std::vector<Fact>& facts, const std::vector<std::size_t>& some);
+/// Bytes of the places that lie in a scope.
+std::int64_t bytes_in(const std::vector<Plane>& planes, const Scope& scope);
 
 /// What one coordinate became, over a set of pairs (should, is).
 struct Map {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -20,7 +21,7 @@ constexpr std::array parting_axes{Axis::component, Axis::request, Axis::kv,   Ax
 constexpr std::size_t most_boxes = 6, most_parts = 6;
 
 /// What kind of thing happened to a fact, before any map is looked for.
-using Sort = std::tuple<int, Who::Kind, Who::Kind, std::uint8_t, std::uint8_t, int, std::string, std::uint8_t>;
+using Sort = std::tuple<int, Who::Kind, Who::Kind, std::uint8_t, std::uint8_t, int, std::string, std::uint8_t, int, bool>;
 
 bool moved(const Fact& fact) { return fact.should.kind == Who::Kind::element && fact.is.kind == Who::Kind::element; }
 
@@ -34,7 +35,11 @@ Sort sort_of(const Fact& fact) {
           fact.is.kind == Who::Kind::constant ? fact.is.value : 0,
           times,
           fact.is.text,
-          other_byte};
+          other_byte,
+          // Bytes that no layout places are counted from where their region begins.
+          fact.should.kind != Who::Kind::element && fact.should.at == Coord{} ? fact.region : -1,
+          // One for all tokens and heads has no place in a product of them.
+          fact.should.at[Axis::head] == none};
 }
 
 std::uint32_t differing(const Fact& fact) {
@@ -93,12 +98,16 @@ Tables tables_of(const std::vector<Fact>& facts, const Indices& some) {
   Tables out;
   for (std::size_t a = 0; a < out.size(); ++a) {
     Table& table = out[a].emplace();
-    std::pair<std::int64_t, std::int64_t> last{INT64_MIN, 0};  // neighbours are often alike
+    std::set<std::array<std::int64_t, 3>> seen;  // facts are often alike
+    std::array<std::int64_t, 3> last{INT64_MIN, 0, 0};
     for (const std::size_t i : some) {
-      const std::pair<std::int64_t, std::int64_t> pair{facts[i].should.at[content_axes[a]], facts[i].is.at[content_axes[a]]};
-      if (pair == last) continue;
-      last = pair;
-      if (put(table, pair.first, pair.second)) continue;
+      const std::int64_t should = facts[i].should.at[content_axes[a]], is = facts[i].is.at[content_axes[a]];
+      // Both sides advance along the channels.
+      const std::int64_t size = content_axes[a] == Axis::channel ? std::max<std::int64_t>(1, facts[i].channels) : 1;
+      if (std::exchange(last, {should, is, size}) == std::array{should, is, size} || !seen.insert(last).second) continue;
+      bool holds = true;
+      for (std::int64_t c = 0; c < size && holds; ++c) holds = put(table, should + c, is + c);
+      if (holds) continue;
       out[a].reset();
       break;
     }
@@ -196,14 +205,37 @@ std::vector<Part> parts_of(const std::vector<Fact>& facts, const Indices& some) 
 }
 
 /// Every value that content of a memory must have.
-Scope universe_of(const std::vector<Fact>& facts, const Indices& all) {
+Scope universe_of(const std::vector<Fact>& facts, Indices all) {
   Scope out;
+  std::erase_if(all, [&](std::size_t i) { return facts[i].should.kind != Who::Kind::element; });
   for (int a = 0; a < axis_count; ++a) {
     auto& values = out[static_cast<Axis>(a)];
     for (const std::size_t i : all)
-      if (facts[i].should.kind == Who::Kind::element) values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
+      values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
+  }
+  out[Axis::channel] = channels_of(facts, all);
+  return out;
+}
+
+Scope joined(Scope one, const Scope& other) {
+  for (const auto& [axis, values] : other) {
+    std::vector<std::int64_t> both;
+    std::ranges::set_union(one[axis], values, std::back_inserter(both));
+    one[axis] = std::move(both);
+  }
+  return one;
+}
+
+Scope places_of(const std::vector<Plane>& planes) {
+  Scope out;
+  for (int a = 0; a < axis_count; ++a) {
+    const auto axis = static_cast<Axis>(a);
+    std::set<std::int64_t> values;
+    for (const Plane& plane : planes)
+      for (std::int64_t value = plane.low[axis]; value < plane.high[axis]; ++value) values.insert(value);
+    out[axis].assign(values.begin(), values.end());
   }
   return out;
 }
@@ -219,7 +251,14 @@ std::map<Axis, std::int64_t> sizes_of(const Scope& universe) {
 class Memory {
  public:
   Memory(const std::vector<Fact>& facts, const Indices& all, const Names& names)
-      : facts_(facts), all_(all), names_(names), universe_(universe_of(facts, all)) {}
+      : facts_(facts), all_(all), names_(names), planes_(planes_of(facts, all, names)) {
+    std::map<std::int64_t, Indices> parts;
+    for (const std::size_t i : all) parts[facts[i].should.at[Axis::component]].push_back(i);
+    for (const auto& [component, part] : parts) {
+      const Scope& one = components_[component] = universe_of(facts, part);
+      universe_ = joined(std::move(universe_), one);
+    }
+  }
 
   /// Facts that were brought here from somewhere, in axes, in strides or in offsets.
   /// `elsewhere`: in strides.
@@ -258,14 +297,15 @@ class Memory {
   std::vector<Finding> findings(const Indices& group, std::size_t most = most_boxes) const {
     std::vector<Finding> out;
     if (!moved(facts_[group.front()])) {
-      for (const Box& box : boxes_of(facts_, group, all_, most))
-        out.push_back({words_of(facts_, box, {}, universe_, names_), box.bytes, false});
+      for (const Box& box : boxes_of(facts_, group, all_, planes_, most))
+        out.push_back({words_of(facts_, box, {}, universe(box), names_), box.bytes, false});
       return out;
     }
     std::vector<Part> parts = parts_of(facts_, group);
     // Two axes in the other order look like many maps.
-    const auto turned = cost(parts) > 4 ? transposition_of(facts_, group, sizes_of(universe_)) : std::nullopt;
-    if (turned) {
+    const auto sizes = sizes_of(universe_);
+    const auto turned = cost(parts) > 4 ? transposition_of(facts_, group, sizes) : std::nullopt;
+    if (turned && fills(*turned, facts_, all_, sizes)) {
       Indices left;
       std::set_difference(group.begin(), group.end(), turned->facts.begin(), turned->facts.end(), std::back_inserter(left));
       std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(facts_, left);
@@ -275,16 +315,36 @@ class Memory {
       }
     }
     for (const Part& part : parts) {
-      for (const Box& box : boxes_of(facts_, part.facts, all_, most_boxes)) {
+      for (const Box& box : boxes_of(facts_, part.facts, all_, planes_, most_boxes)) {
         // The map on the box alone may be simpler.
         const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(facts_, box.facts));
-        out.push_back({words_of(facts_, box, maps, universe_, names_), box.bytes, tangled(maps)});
+        out.push_back({words_of(facts_, box, maps, universe(box), names_), box.bytes, tangled(maps)});
       }
     }
     return out;
   }
 
  private:
+  static std::vector<Plane> planes_of(const std::vector<Fact>& facts, const Indices& all, const Names& names) {
+    const auto found = names.planes.find(facts[all.front()].memory);
+    return found == names.planes.end() ? std::vector<Plane>{} : found->second;
+  }
+  /// All that a scope of these facts could name: content where that was meant, else places; of their components.
+  Scope universe(const Box& box) const {
+    const auto& components = box.scope.at(Axis::component);
+    const bool content = facts_[box.facts.front()].should.kind == Who::Kind::element;
+    Scope out, all = content ? universe_ : places_of(planes_);
+    if (content) {
+      for (const std::int64_t component : components) out = joined(std::move(out), components_.at(component));
+    } else {
+      std::vector<Plane> some = planes_;
+      std::erase_if(some, [&](const Plane& p) { return !std::ranges::binary_search(components, p.low[Axis::component]); });
+      out = places_of(some);
+    }
+    out[Axis::component] = all[Axis::component];
+    return out;
+  }
+
   /// Facts of several sorts.
   std::vector<Finding> sorted(const Indices& some) const {
     std::map<Sort, Indices> sorts;
@@ -298,14 +358,17 @@ class Memory {
   const std::vector<Fact>& facts_;
   const Indices& all_;
   const Names& names_;
-  const Scope universe_;
+  const std::vector<Plane> planes_;
+  Scope universe_;
+  std::map<std::int64_t, Scope> components_;  ///< universe_, by component
 };
 
 bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }
 
 }  // namespace
 
-std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& names) {
+std::vector<Finding> what_happened(const std::vector<Fact>& told, const Names& names) {
+  const std::vector<Fact> facts = cut_alike(told);
   std::map<int, Indices> of_memory;
   std::map<int, std::map<Sort, Indices>> groups;
   for (std::size_t i = 0; i < facts.size(); ++i) {

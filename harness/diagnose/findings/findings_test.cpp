@@ -36,6 +36,7 @@ Names names() {
   Names out;
   out.memories = {"C"}, out.regions = {"C/kv", "P/kv"};
   out.requests = {{1, "A"}, {2, "B"}};
+  out.planes[0] = {{{{0, none, 0, 0, none, 0, 0, 0, 0}}, {{1, none, 2, 2, none, 8, 4, 4, 8}}, 16}};
   return out;
 }
 

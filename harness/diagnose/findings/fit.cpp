@@ -207,6 +207,7 @@ class Fitter {
     // What a fit says must be less than what it covers.
     if (out.bytes * 2 < all || out.facts.size() < 3 * (found.bases.size() + found.strides.size())) return std::nullopt;
     out.region = std::ranges::max_element(from, {}, [](const auto& one) { return one.second; })->first;
+    out.several = from.size() > 1;
     const Solved declared = solve(declared_of(places_.memory_of(out.region), tensors), axes, 0.75);
     out.declared = declared.strides;
     if (out.strides == out.declared) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <set>
 
 #include "diagnose/findings/facts.hpp"
 
@@ -46,6 +48,22 @@ std::optional<Transposition> transposition_of(const std::vector<Fact>& facts, co
     }
   }
   return best;
+}
+
+bool fills(const Transposition& turned, const std::vector<Fact>& facts, const std::vector<std::size_t>& all,
+           const std::map<Axis, std::int64_t>& sizes) {
+  std::map<Axis, std::set<std::int64_t>> scope;
+  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head})
+    for (const std::size_t i : turned.facts) scope[axis].insert(facts[i].should.at[axis]);
+  return std::ranges::all_of(all, [&](std::size_t i) {
+    const Fact& fact = facts[i];
+    const bool inside = fact.should.kind == Who::Kind::element && std::ranges::all_of(scope, [&](const auto& one) {
+      const auto& [axis, values] = one;
+      return axis == turned.a || axis == turned.b || values.contains(fact.should.at[axis]);
+    });
+    return !inside || (fact.is.kind == Who::Kind::element && fact.is.byte == fact.should.byte &&
+                       predicted(fact, turned.a, turned.b, sizes.at(turned.a), sizes.at(turned.b)));
+  });
 }
 
 }  // namespace kvcts::findings

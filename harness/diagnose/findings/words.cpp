@@ -72,6 +72,7 @@ std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Sc
       begin = std::min(begin, facts[i].offset);
       end = std::max(end, facts[i].offset + facts[i].bytes);
     }
+    if (first.region >= 0) out = names.regions.at(static_cast<std::size_t>(first.region));
     return out + ", byte" + (end - begin == 1 ? " " : "s ") + range(begin, end - 1);
   }
   const auto narrow = [&](Axis axis) {
@@ -80,7 +81,7 @@ std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Sc
   };
   for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv})
     if (narrow(axis)) add(named(axis, box.scope.at(axis), names));
-  if (content && narrow(Axis::token)) {
+  if (content && (narrow(Axis::token) || narrow(Axis::block)) && all_known(box.scope.at(Axis::token))) {
     add(named(Axis::token, box.scope.at(Axis::token), names));
     if (all_known(box.scope.at(Axis::block))) out += " (" + named(Axis::block, box.scope.at(Axis::block), names) + ")";
   } else if (!content && all_known(box.scope.at(Axis::block))) {
@@ -88,14 +89,7 @@ std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Sc
     if (narrow(Axis::slot)) add(named(Axis::slot, box.scope.at(Axis::slot), names));
   }
   if (narrow(Axis::head)) add(named(Axis::head, box.scope.at(Axis::head), names));
-  std::int64_t low = INT64_MAX, high = 0, least = INT64_MAX, most = 0;
-  for (const std::size_t i : box.facts) {
-    const std::int64_t c = facts[i].should.at[Axis::channel];
-    low = std::min(low, c), high = std::max(high, c + facts[i].channels - 1);
-  }
-  for (const std::int64_t c : universe.at(Axis::channel)) least = std::min(least, c), most = std::max(most, c);
-  if (low != none && low != INT64_MAX && (low > least || high < most))
-    add(fmt::format("channel{} {}", low == high ? "" : "s", range(low, high)));
+  if (narrow(Axis::channel)) add(named(Axis::channel, box.scope.at(Axis::channel), names));
   return out;
 }
 
@@ -192,14 +186,15 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
     case Who::Kind::follows:
       return "as it lies in " + fact.is.text;
     case Who::Kind::unknown:
-      return content ? "holds bytes that nothing here had" : "overwritten with bytes that nothing here had" + instead;
+      return (content ? "holds bytes " : "overwritten with bytes ") + fact.is.text + instead;
     case Who::Kind::element:
       break;
   }
   if (fact.should.kind == Who::Kind::constant) return "still holds " + content_words(facts, box, names) + instead;
   if (!content) return "holds " + content_words(facts, box, names) + ", where nothing was meant";
   std::vector<std::string> parts;
-  for (const auto& [axis, map] : maps) parts.push_back(map_words(axis, map, box.scope.at(axis), names));
+  for (const auto& [axis, map] : maps)
+    if (map.kind != Map::Kind::always || map.by != none) parts.push_back(map_words(axis, map, box.scope.at(axis), names));
   if (fact.is.byte != fact.should.byte) parts.emplace_back("the bytes of each code in another order");
   if (fact.is.times != fact.should.times)
     parts.push_back(fact.is.times == 0 ? "numbers without their scale"
@@ -253,7 +248,8 @@ Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, co
 
 Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names) {
   const Parted part = parted(facts, fit.facts, universe, names, {}, fit.read ? &Fact::should : &Fact::is);
-  const std::string in = fit.read ? " in " + names.regions.at(static_cast<std::size_t>(fit.region)) : "";
+  const std::string& region = names.regions.at(static_cast<std::size_t>(fit.region));
+  const std::string in = !fit.read ? "" : " in " + (fit.several ? region.substr(0, region.find('/')) : region);
   const std::string verb = fit.read ? "was read with" : "content lies with";
   if (fit.shift != 0)
     return {
