@@ -290,6 +290,7 @@ class Facts {
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
+    if (next.should.at[Axis::channel] == findings::none && next.is.at[Axis::channel] != last.is.at[Axis::channel]) return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
   static bool advances(const findings::Who& from, const findings::Who& to, const Fact& run) {

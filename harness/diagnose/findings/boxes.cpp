@@ -55,6 +55,7 @@ class Cutter {
 
   /// Those of `all` that share the group's values of an axis.
   Indices beside(const Indices& group, const Indices& all, Axis axis) const {
+    if (axis == Axis::channel) return all;  // a row that begins before them may reach into them
     std::unordered_set<std::int64_t> values;
     for (const std::size_t i : group) values.insert(facts_[i].should.at[axis]);
     Indices out;

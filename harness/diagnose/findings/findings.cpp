@@ -102,8 +102,8 @@ Tables tables_of(const std::vector<Fact>& facts, const Indices& some) {
     std::array<std::int64_t, 3> last{INT64_MIN, 0, 0};
     for (const std::size_t i : some) {
       const std::int64_t should = facts[i].should.at[content_axes[a]], is = facts[i].is.at[content_axes[a]];
-      // Both sides advance along the channels.
-      const std::int64_t size = content_axes[a] == Axis::channel ? std::max<std::int64_t>(1, facts[i].channels) : 1;
+      // Both sides advance along the channels, if their codes have one width.
+      const std::int64_t size = content_axes[a] == Axis::channel && facts[i].bits == facts[i].is_bits ? std::max<std::int64_t>(1, facts[i].channels) : 1;
       if (std::exchange(last, {should, is, size}) == std::array{should, is, size} || !seen.insert(last).second) continue;
       bool holds = true;
       for (std::int64_t c = 0; c < size && holds; ++c) holds = put(table, should + c, is + c);

@@ -33,8 +33,9 @@ std::vector<Fact> cut_alike(const std::vector<Fact>& facts) {
     const std::int64_t begin = begin_of(fact.should, fact.bits);
     auto& of = cuts[kind_of(fact)];
     of.insert(begin), of.insert(begin + 8 * fact.bytes);
-    // Other bytes of each code: also where either side's next code begins.
-    if (!fact.wrong || fact.is.kind != Who::Kind::element || fact.is.byte == fact.should.byte) continue;
+    // Other bytes of each code, or codes of another width: also where either side's next code begins.
+    if (!fact.wrong || fact.is.kind != Who::Kind::element) continue;
+    if (fact.is.byte == fact.should.byte && fact.is_bits == fact.bits) continue;
     for (std::int64_t done = 0; done < fact.bytes; ++done)
       if ((begin + 8 * done) % fact.bits == 0 || (begin_of(fact.is, fact.is_bits) + 8 * done) % std::max(8, fact.is_bits) == 0)
         of.insert(begin + 8 * done);

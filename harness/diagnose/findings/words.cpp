@@ -230,7 +230,7 @@ Parted parted(const std::vector<Fact>& facts, const std::vector<std::size_t>& so
 
 std::string words_of(const Flat& flat, const Names& names) {
   const auto stretch = [&](int region, std::int64_t offset) {
-    return fmt::format("{}, bytes {}", names.regions.at(static_cast<std::size_t>(region)),
+    return fmt::format("{}, byte{} {}", names.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
                        range(offset, offset + flat.length - 1));
   };
   const std::string share = flat.bytes == flat.length

@@ -75,7 +75,7 @@ class Evaluator {
     if (s.count <= 0) return "of nothing";
     if (s.range && !one_region(s.where)) return "a range of several regions";
     if (s.what.starts_with("content lies ") || s.what.starts_with("was read ")) return hold_fit(s);
-    if (s.what.find(", bytes ") != std::string::npos) return hold_copy(s);
+    if (s.what.find(", byte") != std::string::npos && says(s, "holds ") && !says(s, "code")) return hold_copy(s);
     std::optional<std::string> out;
     // Where neither the words nor the scope say whether content was meant, one of the two must be true.
     for (const bool content : {true, false}) {
@@ -186,6 +186,8 @@ class Evaluator {
         for (const Part part : {component, request, layer, kv, token, head, channel}) {
           const auto change = changes.find(part);
           const auto to = change == changes.end() ? std::optional(b.place.at[part]) : change->second(b.place.at[part]);
+          // A global scale has no token, head or channel to speak of.
+          if (change == changes.end() && e.at[part] == nowhere) continue;
           if (to && *to != e.at[part]) return false;
         }
         return true;
@@ -232,11 +234,11 @@ class Evaluator {
 
   /// "bytes 0..63: holds P, bytes 64..127".
   std::string hold_copy(const Sentence& s) {
-    static const std::regex form(R"(holds (\S+), bytes (-?\d+)\.\.(-?\d+))");
+    static const std::regex form(R"(holds (\S+), bytes? (-?\d+)(?:\.\.(-?\d+))?)");
     std::smatch m;
     if (!std::regex_match(s.what, m, form) || !s.range) throw std::runtime_error("no two ranges");
     const std::string from = m[1];
-    const std::int64_t begin = std::stoll(m[2]), length = std::stoll(m[3]) - begin + 1;
+    const std::int64_t begin = std::stoll(m[2]), length = m[3].matched ? std::stoll(m[3]) - begin + 1 : 1;
     if (length != s.range->second - s.range->first + 1) return "two lengths";
     if (length != s.of.value_or(s.count)) return fmt::format("{} bytes are there", length);
     if (!one_region(from)) return "from several regions";

@@ -132,8 +132,11 @@ class Reader {
         table(R"((?:(\S+?)s(?: exchanged:)? )?(\S+(?: scales)?) for (\S+(?: scales)?))"), always(R"(([\w/]+) (\S+))"),
         range(R"((\w+)s (\d+)\.\.(\d+))");
     std::optional<Part> last;
-    for (const std::string& word : split(text, ", ")) {
+    bool shortened = false;
+    for (std::string word : split(text, ", ")) {
       std::smatch m;
+      static const std::regex more(R"((.*) and \d+ more)");
+      if (std::regex_match(word, m, more)) shortened = true, word = std::string(m[1]);
       const auto by = [&](int group) { return number_in(m[static_cast<std::size_t>(group)]); };
       if (word == "the bytes of each code in another order") {
         other_byte = true;
@@ -169,8 +172,9 @@ class Reader {
       }
     }
     for (const auto& [p, entries] : tables)
-      out[p] = [entries = entries](std::int64_t x) -> std::optional<std::int64_t> {
+      out[p] = [entries = entries, shortened](std::int64_t x) -> std::optional<std::int64_t> {
         const auto found = entries.find(x);
+        if (found == entries.end() && shortened) return std::nullopt;
         return found == entries.end() ? x : found->second;
       };
     return out;
