@@ -11,6 +11,14 @@ from pathlib import Path
 
 from kvtest import ROOT, finish, kvcts, need_program, results
 
+MISSPELT = """connector: mykw
+title: its program is mykv.py
+kind: program
+options: {command: ["{python}", "{connectors}/mykw.py"]}
+any_block_size: false
+any_tp: false
+"""
+
 
 def main() -> int:
     need_program()
@@ -43,6 +51,11 @@ def main() -> int:
                 'expected verbs "am", engine reported "rma"' in case["message"]
                 and case["facts"]["engine_claims"]["verbs"] == "rma"
             ), case
+
+        (cases / "connectors" / "mykw.yaml").write_text(MISSPELT)
+        named = ("--id", "kv/producer=vllm-fa-nhd/consumer=flashinfer-hnd/connector=mykw/engine=own")
+        misspelt = kvcts("--cases", str(cases), "run", *named, "--out", str(Path(place) / "misspelt"))
+        assert misspelt.status == 2 and "no connector program mykw.py in" in misspelt.err, misspelt
 
         bare = Path(place) / "bare"
         without = kvcts(
