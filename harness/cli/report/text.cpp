@@ -178,6 +178,12 @@ std::string ending_words(const CaseResult& result) {
   return out;
 }
 
+bool is_said(const CaseResult& result) {
+  const Diagnosis& found = result.diagnosis;
+  const bool raised = result.outcome == Outcome::fail && found.fault_class == FaultClass::crash;
+  return found.text.empty() || (result.message.find(found.text) != std::string::npos && (found.exact || raised));
+}
+
 namespace {
 // With as many digits as it bears: 0.37, 3.7, 37.
 std::string percent(double share) {

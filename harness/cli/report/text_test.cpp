@@ -124,6 +124,19 @@ TEST(Text, MovedOnThisCpuIsNotModelled) {
   EXPECT_EQ(evidence_name(r), "");
 }
 
+TEST(Text, AnExceptionIsSaidOnce) {
+  CaseResult r;
+  r.outcome = Outcome::fail;
+  r.message = "NameError: name 'x' is not defined (at mykv.py:40 in transfer)";
+  r.diagnosis.text = "NameError: name 'x' is not defined";
+  r.diagnosis.fault_class = FaultClass::truncated;
+  EXPECT_FALSE(is_said(r)) << "a guess is marked as one";
+  r.diagnosis.fault_class = FaultClass::crash;
+  EXPECT_TRUE(is_said(r));
+  r.diagnosis.text = "something else";
+  EXPECT_FALSE(is_said(r));
+}
+
 TEST(Text, EndingsInWords) {
   CaseResult r;
   r.outcome = Outcome::hang;

@@ -126,7 +126,7 @@ void print_result(const CaseResult& r) {
   const auto evidence = report::evidence_name(r);
   fmt::print("outcome   {}{}\n", report::ending_words(r), evidence.empty() ? "" : fmt::format(" ({})", evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
-  if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact))
+  if (!report::is_said(r))
     fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
     fmt::print("  or       {}\n", report::visible(in_words(r.diagnosis.causes[i])));

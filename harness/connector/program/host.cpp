@@ -16,12 +16,12 @@ std::string text_of(const json& answer, const char* key) {
   return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// "file:line" as the program reports it.
+/// "file:line in call" as the program reports it.
 std::string place_of(const json& answer, const std::string& call) {
   std::string place = text_of(answer, "file");
   if (const auto line = answer.find("line"); !place.empty() && line != answer.end() && line->is_number_integer())
     place += ":" + std::to_string(line->get<std::int64_t>());
-  return place.empty() ? call : place;
+  return place.empty() ? call : place + " in " + call;
 }
 
 /// The side that ended is the one that counts.

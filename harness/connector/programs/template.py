@@ -137,6 +137,8 @@ def main():
             try:
                 answer = {"state": "done", **handle(call, jobs)}
             except Exception as error:
+                if not isinstance(error, Refusal):
+                    traceback.print_exc()  # shown with the result
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 answer = {
                     "state": "refused" if isinstance(error, Refusal) else "raised",
