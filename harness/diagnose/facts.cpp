@@ -149,9 +149,9 @@ class Facts {
     const auto put = [&](Axis axis, std::int64_t low, std::int64_t high) { out.low[axis] = low, out.high[axis] = high; };
     const auto component = static_cast<std::int64_t>(plane.component);
     put(Axis::component, component, component + 1);
-    for (const auto& [axis, of] : {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
-                                   std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head),
-                                   std::pair(Axis::channel, L::channel)})
+    for (const auto& [axis, of] :
+         {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
+          std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head), std::pair(Axis::channel, L::channel)})
       put(axis, box.lo[of], box.hi[of]);
     if (plane.component != layout::Component::global_scale) return out;
     for (const Axis axis : per_token) put(axis, findings::none, 0);
@@ -290,7 +290,8 @@ class Facts {
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
-    if (next.should.at[Axis::channel] == findings::none && next.is.at[Axis::channel] != last.is.at[Axis::channel]) return false;
+    if (next.should.at[Axis::channel] == findings::none && next.is.at[Axis::channel] != last.is.at[Axis::channel])
+      return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
   static bool advances(const findings::Who& from, const findings::Who& to, const Fact& run) {

@@ -176,9 +176,8 @@ std::int64_t bytes_in(const std::vector<Plane>& planes, const Scope& scope) {
     std::int64_t product = plane.bits;
     for (const auto& [axis, values] : scope)
       if (axis != Axis::request && axis != Axis::token)
-        product *= std::ranges::count_if(values, [&, a = axis](std::int64_t value) {
-          return value >= plane.low[a] && value < plane.high[a];
-        });
+        product *= std::ranges::count_if(
+            values, [&, a = axis](std::int64_t value) { return value >= plane.low[a] && value < plane.high[a]; });
     bits += product;
   }
   return bits / 8;

@@ -48,7 +48,8 @@ struct Fact {
   int memory{0};
   std::int64_t offset{0}, bytes{0};
   std::int64_t channels{1};
-  int bits{0}, is_bits{0};  ///< of a code of what should be there (of its place, where nothing should), of what is; 0: not known
+  int bits{0},
+      is_bits{0};  ///< of a code of what should be there (of its place, where nothing should), of what is; 0: not known
   Who should, is;
   bool wrong{false};
   int region{-1};  ///< of `offset`: index of Names::regions

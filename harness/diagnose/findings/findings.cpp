@@ -28,14 +28,8 @@ bool moved(const Fact& fact) { return fact.should.kind == Who::Kind::element && 
 Sort sort_of(const Fact& fact) {
   const bool other_byte = moved(fact) && fact.is.byte != fact.should.byte;
   const int times = moved(fact) && fact.is.times != fact.should.times ? 1 + fact.is.times : 0;
-  return {fact.memory,
-          fact.should.kind,
-          fact.is.kind,
-          fact.should.kind == Who::Kind::constant ? fact.should.value : 0,
-          fact.is.kind == Who::Kind::constant ? fact.is.value : 0,
-          times,
-          fact.is.text,
-          other_byte,
+  return {fact.memory, fact.should.kind, fact.is.kind, fact.should.kind == Who::Kind::constant ? fact.should.value : 0,
+          fact.is.kind == Who::Kind::constant ? fact.is.value : 0, times, fact.is.text, other_byte,
           // Bytes that no layout places are counted from where their region begins.
           fact.should.kind != Who::Kind::element && fact.should.at == Coord{} ? fact.region : -1,
           // One for all tokens and heads has no place in a product of them.
@@ -103,7 +97,9 @@ Tables tables_of(const std::vector<Fact>& facts, const Indices& some) {
     for (const std::size_t i : some) {
       const std::int64_t should = facts[i].should.at[content_axes[a]], is = facts[i].is.at[content_axes[a]];
       // Both sides advance along the channels, if their codes have one width.
-      const std::int64_t size = content_axes[a] == Axis::channel && facts[i].bits == facts[i].is_bits ? std::max<std::int64_t>(1, facts[i].channels) : 1;
+      const std::int64_t size = content_axes[a] == Axis::channel && facts[i].bits == facts[i].is_bits
+                                    ? std::max<std::int64_t>(1, facts[i].channels)
+                                    : 1;
       if (std::exchange(last, {should, is, size}) == std::array{should, is, size} || !seen.insert(last).second) continue;
       bool holds = true;
       for (std::int64_t c = 0; c < size && holds; ++c) holds = put(table, should + c, is + c);
@@ -210,8 +206,7 @@ Scope universe_of(const std::vector<Fact>& facts, Indices all) {
   std::erase_if(all, [&](std::size_t i) { return facts[i].should.kind != Who::Kind::element; });
   for (int a = 0; a < axis_count; ++a) {
     auto& values = out[static_cast<Axis>(a)];
-    for (const std::size_t i : all)
-      values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
+    for (const std::size_t i : all) values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }

@@ -37,7 +37,8 @@ std::vector<Fact> cut_alike(const std::vector<Fact>& facts) {
     if (!fact.wrong || fact.is.kind != Who::Kind::element) continue;
     if (fact.is.byte == fact.should.byte && fact.is_bits == fact.bits) continue;
     for (std::int64_t done = 0; done < fact.bytes; ++done)
-      if ((begin + 8 * done) % fact.bits == 0 || (begin_of(fact.is, fact.is_bits) + 8 * done) % std::max(8, fact.is_bits) == 0)
+      if ((begin + 8 * done) % fact.bits == 0 ||
+          (begin_of(fact.is, fact.is_bits) + 8 * done) % std::max(8, fact.is_bits) == 0)
         of.insert(begin + 8 * done);
   }
   std::vector<Fact> out;

@@ -31,9 +31,12 @@ class Draw {
     const int kind = static_cast<int>(pick(0, 5));
     scheme_ = {"bf16", layout::Dtype::bf16, {}, {}};
     if (kind == 4) scheme_ = {"fp8", layout::Dtype::e4m3fn, layout::ScaleSpec{layout::Dtype::fp32, 0}, {}};
-    if (kind == 5) scheme_ = {"nvfp4", layout::Dtype::e2m1, layout::ScaleSpec{layout::Dtype::e4m3fn, 8}, layout::Dtype::fp32};
-    if (scheme_.scale) g_.head_dim = 16;
-    else if (chance(50)) g_.head_dim = 8;
+    if (kind == 5)
+      scheme_ = {"nvfp4", layout::Dtype::e2m1, layout::ScaleSpec{layout::Dtype::e4m3fn, 8}, layout::Dtype::fp32};
+    if (scheme_.scale)
+      g_.head_dim = 16;
+    else if (chance(50))
+      g_.head_dim = 8;
     Script s;
     for (const char* name : {"P", "C"}) {
       Memory& m = s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", order(), g_, scheme_);
@@ -185,13 +188,18 @@ class Draw {
     return ids;
   }
   /// With as many allocations.
-  std::string order_like(const View& view) { return order(layout::cache_from_text(view.cache).allocations.front().name == "kv.L0"); }
+  std::string order_like(const View& view) {
+    return order(layout::cache_from_text(view.cache).allocations.front().name == "kv.L0");
+  }
   layout::Geometry other_geometry() {
     layout::Geometry out = g_;
     if (chance(30)) return out;
-    if (chance(40)) out.heads = pick(1, 3);
-    else if (chance(50)) out.blocks = pick(2, 8);
-    else if (chance(30)) out.layers = g_.layers;
+    if (chance(40))
+      out.heads = pick(1, 3);
+    else if (chance(50))
+      out.blocks = pick(2, 8);
+    else if (chance(30))
+      out.layers = g_.layers;
     return out;
   }
 
@@ -199,7 +207,9 @@ class Draw {
     const std::string name = chance(60) ? "C" : "P";
     const Memory& m = s.memories.at(name);
     const layout::Cache cache = layout::cache_from_text(m.view.cache);
-    return name + "/" + cache.allocations[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(cache.allocations.size()) - 1))].name;
+    return name + "/" +
+           cache.allocations[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(cache.allocations.size()) - 1))]
+               .name;
   }
 
   void fill(Script& s, Step& step) {
@@ -243,8 +253,8 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
 std::vector<std::string> told(Played& p, bool runs) {
   Expectation expectation(p.truth, p.arena, p.names, Played::seed);
   if (runs)
-    return texts(what_happened(p.script, p.arena, p.names,
-                               runs_of(p.seen, p.mismatch, expectation, p.arena, p.names, Played::seed)));
+    return texts(
+        what_happened(p.script, p.arena, p.names, runs_of(p.seen, p.mismatch, expectation, p.arena, p.names, Played::seed)));
   Observation seen = p.seen;
   observe_more(seen, p.tape, Played::seed, naming_passes);
   const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.arena, p.names, Played::seed); };

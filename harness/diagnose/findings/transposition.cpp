@@ -58,9 +58,9 @@ bool fills(const Transposition& turned, const std::vector<Fact>& facts, const st
   return std::ranges::all_of(all, [&](std::size_t i) {
     const Fact& fact = facts[i];
     const bool inside = fact.should.kind == Who::Kind::element && std::ranges::all_of(scope, [&](const auto& one) {
-      const auto& [axis, values] = one;
-      return axis == turned.a || axis == turned.b || values.contains(fact.should.at[axis]);
-    });
+                          const auto& [axis, values] = one;
+                          return axis == turned.a || axis == turned.b || values.contains(fact.should.at[axis]);
+                        });
     return !inside || (fact.is.kind == Who::Kind::element && fact.is.byte == fact.should.byte &&
                        predicted(fact, turned.a, turned.b, sizes.at(turned.a), sizes.at(turned.b)));
   });

@@ -53,7 +53,8 @@ class Evaluator {
   }
   /// A range of bytes is of one region.
   bool one_region(const std::string& name) const {
-    return std::ranges::count_if(p_.arena.backings(), [&](const Backing& b) { return b.memory == name || b.name == name; }) == 1;
+    return std::ranges::count_if(p_.arena.backings(),
+                                 [&](const Backing& b) { return b.memory == name || b.name == name; }) == 1;
   }
   static bool within(const Element& e, const Sets& sets) {
     return std::ranges::all_of(sets, [&](const auto& one) { return one.second.contains(e.at[one.first]); });
@@ -112,9 +113,12 @@ class Evaluator {
     for (const Byte* byte : all) {
       const bool holding = holds(*byte);
       // Exchanged axes leave some in their place.
-      if (turned && holding && !byte->wrong) ++right;
-      else if (!holding || !byte->wrong) other = byte;
-      else ++count, covered_[static_cast<std::size_t>(byte - p_.bytes.data())] = true;
+      if (turned && holding && !byte->wrong)
+        ++right;
+      else if (!holding || !byte->wrong)
+        other = byte;
+      else
+        ++count, covered_[static_cast<std::size_t>(byte - p_.bytes.data())] = true;
     }
     if (s.shortened) return count < s.count ? fmt::format("{} bytes hold that", count) : "";
     const auto size = static_cast<std::int64_t>(all.size()) - right;
@@ -157,7 +161,9 @@ class Evaluator {
     static const std::regex erased(R"((.*) instead of 0x(..))"), value(R"((?:holds|overwritten with) 0x(..))"),
         before(R"(holds what was in (a guard of )?(\S+) before anything was written)"), follows(R"(as it lies in (\S+))");
     if (says(s, "still holds") || says(s, "nothing was meant"))
-      return [this, listed = sets_of(s)](const Byte& b) { return one_of(b.is, [&](const Element& e) { return within(e, listed); }); };
+      return [this, listed = sets_of(s)](const Byte& b) {
+        return one_of(b.is, [&](const Element& e) { return within(e, listed); });
+      };
     if (std::regex_match(what, m, erased)) {
       instead = [must = std::stoi(m[2], nullptr, 16)](const Byte& b) { return all_are(b.must, must); };
       what = std::string(m[1]);
@@ -175,7 +181,8 @@ class Evaluator {
     if (what.ends_with("bytes of poison")) return with([](const Byte& b) { return b.is == b.poison; });
     if (what.ends_with("bytes of unknown origin")) return with([](const Byte&) { return true; });
     if (what.ends_with("bytes that nothing here had"))
-      return with([this](const Byte& b) { return !p_.elements.contains(b.is) && !p_.before.contains(b.is) && !constant(b.is); });
+      return with(
+          [this](const Byte& b) { return !p_.elements.contains(b.is) && !p_.before.contains(b.is) && !constant(b.is); });
     if (what == "holds parts of several elements") return [this](const Byte& b) { return !p_.elements.contains(b.is); };
     if (!what.starts_with("holds ")) throw std::runtime_error("no such words");
     bool other_byte = false;
@@ -211,8 +218,8 @@ class Evaluator {
   bool follows_from(const Byte& b, const std::string& memory) const {
     const auto found = homes_.find(content_of(b));
     return found != homes_.end() && std::ranges::any_of(found->second, [&](const Byte* home) {
-      return lies_in(*home, memory) && home->wrong && home->is == b.is;
-    });
+             return lies_in(*home, memory) && home->wrong && home->is == b.is;
+           });
   }
 
   /// Place (x, y) of two axes holds what the other order puts at x * B + y.
@@ -300,7 +307,9 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
     }
     if (by && distance != *by) return;
     const auto key = [&](Part p) { return found.contains(p) ? 0 : home.place.at[p]; };
-    distances[{region, home.backing, key(component), key(layer), key(kv), key(block), key(slot), key(head), key(channel)}][distance].insert(&byte);
+    distances[{region, home.backing, key(component), key(layer), key(kv), key(block), key(slot), key(head), key(channel)}]
+             [distance]
+                 .insert(&byte);
   };
   for (const Byte& byte : p_.bytes) {
     if (!byte.wrong || !lies_in(byte, s.where)) continue;

@@ -141,10 +141,14 @@ class Played {
     const bool one = plane.component == layout::Component::global_scale;
     for (const auto& point : layout::testing::points(plane)) {
       Element e;
-      e.at = {static_cast<std::int64_t>(plane.component), nowhere,
-              point.coord[L::layer],                      point.coord[L::kv],
-              nowhere,                                    one ? nowhere : point.coord[L::block],
-              one ? nowhere : point.coord[L::slot],       one ? nowhere : point.coord[L::head],
+      e.at = {static_cast<std::int64_t>(plane.component),
+              nowhere,
+              point.coord[L::layer],
+              point.coord[L::kv],
+              nowhere,
+              one ? nowhere : point.coord[L::block],
+              one ? nowhere : point.coord[L::slot],
+              one ? nowhere : point.coord[L::head],
               one ? nowhere : point.coord[L::channel]};
       const int bits = layout::bits(plane.dtype);
       if (bits == 4 && e.at[channel] % 2 != 0) continue;

@@ -94,9 +94,9 @@ class Reader {
 
   static Part part(const std::string& word) {
     static const std::map<std::string, Part> parts{
-        {"component", component}, {"request", request}, {"generation", request}, {"layer", layer},     {"K/V", kv},
-        {"token", token},         {"block", block},     {"slot", slot},          {"head", head},       {"channel", channel},
-        {"K and V", kv},          {"layers", layer},    {"blocks", block},       {"slots", slot},      {"heads", head},
+        {"component", component}, {"request", request}, {"generation", request}, {"layer", layer}, {"K/V", kv},
+        {"token", token},         {"block", block},     {"slot", slot},          {"head", head},   {"channel", channel},
+        {"K and V", kv},          {"layers", layer},    {"blocks", block},       {"slots", slot},  {"heads", head},
         {"channels", channel}};
     const auto found = parts.find(word);
     if (found == parts.end()) throw std::runtime_error("no axis: " + word);
@@ -181,7 +181,8 @@ class Reader {
   }
 
  private:
-  static void add(Part p, const std::string& word, std::set<std::int64_t>& to, const std::map<std::string, std::int64_t>& names) {
+  static void add(Part p, const std::string& word, std::set<std::int64_t>& to,
+                  const std::map<std::string, std::int64_t>& names) {
     static const std::regex form(R"((-?\d+)(?:\.\.(-?\d+))?)");
     std::smatch m;
     if (p == request) {
