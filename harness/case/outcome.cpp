@@ -93,6 +93,13 @@ constexpr std::array<Row<HangKind>, 2> rows<HangKind>{{
     {HangKind::runaway, "runaway", "", ""},
 }};
 
+template <>
+constexpr std::array<Row<ToldBy>, 3> rows<ToldBy>{{
+    {ToldBy::nothing, "nothing", "", ""},
+    {ToldBy::count, "count", "", ""},
+    {ToldBy::events, "events", "", ""},
+}};
+
 // The classes partition published reports of KV-cache faults, in the order of the collection they come from, so that lists
 // in reports keep one order.
 template <>
@@ -165,8 +172,8 @@ constexpr std::array<Row<FaultClass>, fault_class_count> rows<FaultClass>{{
      "Check loop bounds that come from page tables and declared layouts, and ranks that do not take part."},
     {FaultClass::hang_transfer, "hang-transfer", "A transfer or handshake reaches no final state.",
      "Check who must make progress on each side, and what happens to requests whose peer is gone."},
-    {FaultClass::crash, "crash", "The process died and no other class explains it.",
-     "Look at the signal, the stack and the last phase."},
+    {FaultClass::crash, "crash", "The process died, or the code under test raised, and no other class explains it.",
+     "Look at the line that raised, or the signal, the stack and the last phase."},
     {FaultClass::capability_mismatch, "capability-mismatch",
      "The architecture, kernel or engine does not support this dtype, layout or size.",
      "Refuse the combination cleanly at start; see the constraint in the catalogue."},
@@ -184,6 +191,7 @@ static_assert(in_order<Phase>());
 static_assert(in_order<Evidence>());
 static_assert(in_order<Verdict>());
 static_assert(in_order<HangKind>());
+static_assert(in_order<ToldBy>());
 static_assert(in_order<FaultClass>());
 
 template <class Enum>
@@ -216,12 +224,14 @@ std::string_view name(FaultClass value) { return row_of(value).name; }
 std::string_view meaning(FaultClass value) { return row_of(value).meaning; }
 std::string_view advice(FaultClass value) { return row_of(value).advice; }
 std::string_view name(HangKind value) { return row_of(value).name; }
+std::string_view name(ToldBy value) { return row_of(value).name; }
 
 std::optional<Outcome> outcome_from_name(std::string_view wanted) { return by_name<Outcome>(wanted); }
 std::optional<Phase> phase_from_name(std::string_view wanted) { return by_name<Phase>(wanted); }
 std::optional<Evidence> evidence_from_name(std::string_view wanted) { return by_name<Evidence>(wanted); }
 std::optional<Verdict> verdict_from_name(std::string_view wanted) { return by_name<Verdict>(wanted); }
 std::optional<HangKind> hang_from_name(std::string_view wanted) { return by_name<HangKind>(wanted); }
+std::optional<ToldBy> told_by_from_name(std::string_view wanted) { return by_name<ToldBy>(wanted); }
 std::optional<FaultClass> fault_class_from_name(std::string_view wanted) { return by_name<FaultClass>(wanted); }
 
 std::ostream& operator<<(std::ostream& out, FaultClass fault) { return out << name(fault); }

@@ -68,6 +68,10 @@ struct Words<HangKind> {
   static std::optional<HangKind> parse(std::string_view word) { return hang_from_name(word); }
 };
 template <>
+struct Words<ToldBy> {
+  static std::optional<ToldBy> parse(std::string_view word) { return told_by_from_name(word); }
+};
+template <>
 struct Words<Verdict> {
   static std::optional<Verdict> parse(std::string_view word) { return verdict_from_name(word); }
 };
@@ -128,10 +132,9 @@ struct Fields<WrongByte> {
 template <>
 struct Fields<Cause> {
   static constexpr std::tuple table{
-      Field{"class", &Cause::fault_class, When::always},
-      Field{"words", &Cause::words, When::always},
-      Field{"share", &Cause::share, When::always},
-      Field{"rival", &Cause::rival, When::if_set},
+      Field{"class", &Cause::fault_class, When::always}, Field{"words", &Cause::words, When::always},
+      Field{"share", &Cause::share, When::always},       Field{"rival", &Cause::rival, When::if_set},
+      Field{"told_by", &Cause::told_by, When::if_set},
   };
 };
 template <>
@@ -394,16 +397,30 @@ std::string in_a_line(const std::vector<Finding>& what_happened) {
 
 std::string in_words(const Cause& cause) { return std::string(name(cause.fault_class)) + ": " + cause.words; }
 
-Diagnosis named(std::vector<Cause> causes, const std::string& extent) {
+Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doubts& doubts) {
   const Cause& first = causes.at(0);
   Diagnosis out{first.fault_class, true, first.words, std::string(advice(first.fault_class))};
   if (!extent.empty()) out.text += ": " + extent;
-  std::string rivals;
-  for (const Cause& other : causes) {
-    if (other.rival) rivals += (rivals.empty() ? "" : ", or ") + in_words(other);
-  }
-  if (!rivals.empty()) out.text += "; the bytes cannot tell it from " + rivals;
-  out.sure = rivals.empty();
+  const auto say_those = [&](std::string_view before, auto&& such) {
+    std::string words;
+    for (const Cause& other : causes)
+      if (such(other)) words += (words.empty() ? " " : ", or ") + in_words(other);
+    if (!words.empty()) out.text += "; " + std::string(before) + words;
+  };
+  say_those("the bytes cannot tell it from", [](const Cause& other) { return other.rival; });
+  say_those("only the number of bytes moved tells it from",
+            [](const Cause& other) { return other.told_by == ToldBy::count; });
+  say_those("only how it ended or what was reported tells it from",
+            [](const Cause& other) { return other.told_by == ToldBy::events; });
+  if (doubts.two) out.text += "; two causes at once, and others may explain as much";
+  if (doubts.other_count) out.text += "; it would have moved another number of bytes";
+  for (std::size_t i = 0; i < doubts.undeclared.size(); ++i)
+    out.text += (i == 0 ? "; nothing declares " : ", ") + text::thousands(doubts.undeclared[i]);
+  if (doubts.cut) out.text += "; the search for other causes reached its limit";
+  const bool doubtful = doubts.two || doubts.cut || doubts.other_count || !doubts.undeclared.empty();
+  out.sure = !doubtful && std::ranges::all_of(causes, [&](const Cause& other) {
+    return other.fault_class == first.fault_class || other.told_by != ToldBy::nothing;
+  });
   out.causes = std::move(causes);
   return out;
 }

@@ -35,6 +35,7 @@ struct Cause {
   std::string words;  ///< "written HND, read as NHD"
   double share{1};    ///< of the wrong bytes that it predicts
   bool rival{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
+  ToldBy told_by{};
   bool operator==(const Cause&) const = default;
 };
 
@@ -47,11 +48,20 @@ struct Diagnosis {
   std::string text;          ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
   std::string what_to_do;
   std::vector<Cause> causes{};  ///< the one that is named, or the best guess; then others that explain as much
-  bool sure{false};             ///< exact, and without a rival
+  bool sure{false};             ///< exact, all causes that explain as much are of its class, and nothing is in doubt
 };
 
-/// Names the first of causes that predict all that was observed. `extent`: what it explains, in words ("" = it says so).
-Diagnosis named(std::vector<Cause> causes, const std::string& extent);
+/// Why the cause that is named may not be the one, besides causes of other classes that explain as much.
+struct Doubts {
+  bool two{false};                         ///< it is two causes at once
+  bool cut{false};                         ///< the search reached its limit before all other causes were tried
+  bool other_count{false};                 ///< it predicts every byte, but another number of bytes moved
+  std::vector<std::int64_t> undeclared{};  ///< its numbers that nothing in the case declares
+};
+
+/// Names the first of causes that predict every byte, and alone decides whether it is sure. `extent`: what it explains, in
+/// words ("" = it says so).
+Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doubts& doubts = {});
 /// "explains 100 % of 31,744 wrong bytes"; "" for none.
 std::string explains_all(std::int64_t wrong_bytes);
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "case/text.hpp"
+#include "diagnose/declared.hpp"
 #include "diagnose/families/tools.hpp"
 
 namespace kvcts::script {
@@ -350,7 +351,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
           certain(first.fault_class,
                   first.words + "; and " + other.words +
                       (other.fault_class == first.fault_class ? "" : fmt::format(" ({})", name(other.fault_class))));
-      out.tried = tried, out.two = true;
+      out.tried = tried, out.doubts.two = true;
       return out;
     } catch (const std::exception&) {
       return std::nullopt;  // no one can have meant that
@@ -386,9 +387,7 @@ Script without_faults(const Script& script) {
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
   std::vector<Cause> causes{{why.fault_class, why.words}};
   causes.insert(causes.end(), why.others.begin(), why.others.end());
-  Diagnosis out = named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes));
-  if (why.two) out.sure = false, out.text += "; two causes at once, and others may explain as much";
-  return out;
+  return named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes), why.doubts);
 }
 
 Explanation explain(Evidence evidence) {
@@ -412,18 +411,23 @@ Explanation explain(Evidence evidence) {
     out.share = 1;
     std::set<FaultClass> told{first.fault_class};
     for (const Hypothesis& other : fit) {
-      // What a family says in two ways at one cost is one cause.
-      const bool same = other.family == first.family && other.cost == first.cost;
-      const bool rival = other.cost <= first.cost + margin && !same && told.insert(other.fault_class).second;
+      // The first of each class is always told.
+      const bool another = told.insert(other.fault_class).second, rival = another && other.cost <= first.cost + margin;
       const auto said = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
       if (said({first.fault_class, first.words}) || std::ranges::any_of(out.others, said)) continue;
-      if (rival || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, rival});
+      if (another || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, rival});
     }
     out.tried = workshop.tried();
+    out.doubts.cut = workshop.cut();
+    out.doubts.undeclared = undeclared_numbers(evidence.intended, first.bodies);
     if (ended.fault_class != FaultClass::none && consequence(out.fault_class, out.words)) {
       out.others.insert(out.others.begin(), {out.fault_class, out.words});
       out.fault_class = ended.fault_class, out.words = ended.words;
-      for (Cause& other : out.others) other.rival = false;
+      for (Cause& other : out.others) other.rival = false, other.told_by = ToldBy::events;
+    } else {
+      for (const Hypothesis& other : workshop.uncounted())
+        if (told.insert(other.fault_class).second)
+          out.others.push_back({other.fault_class, other.words, 1, false, ToldBy::count});
     }
     return out;
   };
@@ -446,7 +450,11 @@ Explanation explain(Evidence evidence) {
     if (workshop.exhausted()) break;
   }
   if (!workshop.exact().empty()) return finish(workshop.exact());
-  if (workshop.second()) return finish({*workshop.second()});
+  if (!workshop.uncounted().empty()) {
+    finish(workshop.uncounted());
+    out.doubts.other_count = true;
+    return out;
+  }
   if (ended.fault_class != FaultClass::none) return ended;
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;

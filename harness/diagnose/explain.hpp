@@ -41,9 +41,9 @@ struct Explanation {
   FaultClass fault_class{};  ///< "" = unexplained
   bool exact{false};         ///< predicts everything observed
   std::string words;
-  double share{0};            ///< of the wrong bytes
-  bool all_bytes{false};      ///< predicts every byte, but not how it ended or what was reported
-  bool two{false};            ///< causes at once: others may explain as much
+  double share{0};        ///< of the wrong bytes
+  bool all_bytes{false};  ///< predicts every byte, but not how it ended or what was reported
+  Doubts doubts{};
   bool only_reports{false};   ///< the words say that the reports differ, and no more
   bool recognised{false};     ///< by the kind of all wrong bytes, which the words count; nothing was predicted
   std::vector<Cause> others;  ///< all that fit as well

@@ -227,7 +227,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     const FaultClass fault = crashed                            ? FaultClass::crash
                              : report.phase == Phase::read_back ? FaultClass::hang_kernel
                                                                 : FaultClass::hang_transfer;
-    report.diagnosis = named({{fault, report.message}}, "");
+    // How it ended is known, why is not.
+    report.diagnosis = mismatch.any() ? Diagnosis{fault, false, report.message, std::string(advice(fault))}
+                                      : named({{fault, report.message}}, "");
   };
   if (!mismatch.any()) {
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;

@@ -314,6 +314,7 @@ void Workshop::ask(const Family& family) {
   constexpr std::int64_t of_each = 1000;  // no family starves those behind it
   allow(of_each);
   family.propose(*this);
+  cut_ = cut_ || spent();
 }
 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {
@@ -374,7 +375,8 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   }
   Hypothesis hypothesis{fault_class, words, std::move(bodies), cost_ + dearer_, family_};
   if (all && !counts) {  // right bytes, but another number of them moved: only if nothing better turns up
-    if (!second_) second_ = std::move(hypothesis);
+    const auto alike = [&](const Hypothesis& other) { return other.fault_class == fault_class; };
+    if (std::ranges::none_of(uncounted_, alike)) uncounted_.push_back(std::move(hypothesis));
     return false;
   }
   if (all && involved_) {

@@ -123,8 +123,10 @@ class Workshop {
   const std::vector<Hypothesis>& exact() const { return exact_; }
   /// Whether it is known how many bytes moved.
   bool counted() const { return counted_; }
-  /// Predicts every byte, but not how many moved.
-  const std::optional<Hypothesis>& second() const { return second_; }
+  /// They predict every byte, but not how many moved: the first of each class.
+  const std::vector<Hypothesis>& uncounted() const { return uncounted_; }
+  /// Some family had more to propose than could be tried.
+  bool cut() const { return cut_; }
   /// Predicts everything, but changes so much that two plain causes at once take precedence.
   const std::optional<Hypothesis>& late() const { return late_; }
   /// Every later attempt is of that kind.
@@ -218,8 +220,9 @@ class Workshop {
   std::vector<std::uint64_t> agreeing_bytes_;  ///< prediction hashes, by the same index
   std::vector<Hypothesis> agreeing_;
   std::vector<std::vector<Hypothesis>> locals_;  ///< by step
-  std::optional<Hypothesis> second_, late_;
-  bool involved_{false};
+  std::vector<Hypothesis> uncounted_;
+  std::optional<Hypothesis> late_;
+  bool involved_{false}, cut_{false};
   std::int64_t tried_{0}, refuted_{0};
   bool limited_{false};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count several times

@@ -58,7 +58,7 @@ class Diagnosis:
     text, look_at what happened in one sentence, and where in the code to look
     what_happened which rows hold what, in words: read off the bytes, whatever the cause
     causes        the one that is named, then others that explain as much
-    sure          exact, and no other class would have left the same bytes
+    sure          exact, no other class explains as much, and the text names no doubt
     first         up to eight wrong places
     blocks        the named blocks and whether each is right"""
 

@@ -1,0 +1,16 @@
+// Which numbers of a hypothesis the case knows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "diagnose/rehearsal.hpp"
+
+namespace kvcts::script {
+
+/// Numbers of the layouts in changed steps that nothing in the case declares, ascending: extents of axes (counts), and
+/// strides (bytes) that are no declared one and no product of declared extents. Bases and ids are read off the bytes and are
+/// not among them.
+std::vector<std::int64_t> undeclared_numbers(const Script& script, const Bodies& bodies);
+
+}  // namespace kvcts::script
