@@ -8,6 +8,7 @@
 
 #include "case/script_walk.hpp"
 #include "diagnose/findings/findings.hpp"
+#include "diagnose/findings/places.hpp"
 #include "diagnose/window.hpp"
 
 namespace kvcts::script {
@@ -17,9 +18,6 @@ namespace {
 using findings::Axis;
 using findings::Fact;
 using Kind = findings::Who::Kind;
-
-/// What a global scale has not: it is one for all of them.
-constexpr std::array per_token{Axis::token, Axis::block, Axis::slot, Axis::head, Axis::channel};
 
 /// Requests by the generation of their content.
 std::map<std::int64_t, std::string> requests_of(const Script& script) {
@@ -117,7 +115,7 @@ class Facts {
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), name);
       if (memory.view.cache.empty() || known == called_.memories.end()) continue;
       for (const layout::Plane& plane : cache_of(memory.view).planes)
-        called_.planes[static_cast<int>(known - called_.memories.begin())].push_back(places_of(plane));
+        called_.planes[static_cast<int>(known - called_.memories.begin())].push_back(findings::plane_of(plane));
     }
   }
 
@@ -141,23 +139,6 @@ class Facts {
   std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
 
  private:
-  static findings::Plane places_of(const layout::Plane& plane) {
-    using L = layout::Axis;
-    const layout::Box box = layout::domain(plane);
-    findings::Plane out;
-    out.bits = layout::bits(plane.dtype);
-    const auto put = [&](Axis axis, std::int64_t low, std::int64_t high) { out.low[axis] = low, out.high[axis] = high; };
-    const auto component = static_cast<std::int64_t>(plane.component);
-    put(Axis::component, component, component + 1);
-    for (const auto& [axis, of] :
-         {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
-          std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head), std::pair(Axis::channel, L::channel)})
-      put(axis, box.lo[of], box.hi[of]);
-    if (plane.component != layout::Component::global_scale) return out;
-    for (const Axis axis : per_token) put(axis, findings::none, 0);
-    return out;
-  }
-
   void add_row(const ClueRun& run) {
     const Clue& clue = run.first;
     Fact fact;
@@ -199,7 +180,7 @@ class Facts {
         }
       }
       if (seat->component == "global scale")
-        for (const Axis axis : per_token) fact.should.at[axis] = findings::none;
+        for (const Axis axis : findings::per_token) fact.should.at[axis] = findings::none;
     }
     backing_ = clue.backing;
     facts_.push_back(std::move(fact));
@@ -222,7 +203,7 @@ class Facts {
         out.at[Axis::layer] = who.layer, out.at[Axis::kv] = who.kv, out.at[Axis::token] = who.token;
         out.at[Axis::head] = who.head, out.at[Axis::channel] = who.channel;
         if (who.component == layout::Component::global_scale)
-          for (const Axis axis : per_token) out.at[axis] = findings::none;
+          for (const Axis axis : findings::per_token) out.at[axis] = findings::none;
         return out;
       case Who::Kind::constant:
         out.kind = Kind::constant, out.value = who.byte;
@@ -244,7 +225,7 @@ class Facts {
         out.kind = Kind::mixed;
         return out;
       case Who::Kind::unknown:
-        out.text = searched_ ? "that nothing here had" : "of unknown origin";
+        if (searched_) out.text = "that nothing here had";
         break;
     }
     return out;

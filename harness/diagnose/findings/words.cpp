@@ -186,7 +186,8 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
     case Who::Kind::follows:
       return "as it lies in " + fact.is.text;
     case Who::Kind::unknown:
-      return (content ? "holds bytes " : "overwritten with bytes ") + fact.is.text + instead;
+      return (content ? "holds bytes " : "overwritten with bytes ") +
+             (fact.is.text.empty() ? "of unknown origin" : fact.is.text) + instead;
     case Who::Kind::element:
       break;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diagnose/findings/findings.hpp"
+#include "diagnose/findings/places.hpp"
 #include "kernels/poison.hpp"
 #include "python/probe/rows.hpp"
 
@@ -28,6 +29,7 @@ struct Row {
     int allocation;
     std::int64_t offset;
     std::uint8_t value, right;
+    bool wrong() const { return value != right; }
   };
   std::vector<Byte> bytes;
 };
@@ -70,6 +72,22 @@ findings::Who who_is(const Question& q, const Rows& rows, const layout::Coord& a
   return out;
 }
 
+/// Of a row whose wrong bytes have no owner: wrong and right ones apart.
+void add_apart(const Row& row, const findings::Fact& whole, std::vector<findings::Fact>& facts) {
+  const auto width = static_cast<std::size_t>(whole.bits / 8);
+  for (std::size_t begin = 0, end = 0; begin < row.bytes.size(); begin = end) {
+    while (end < row.bytes.size() && row.bytes[end].wrong() == row.bytes[begin].wrong()) ++end;
+    findings::Fact part = whole;
+    part.offset = row.bytes[begin].offset, part.bytes = static_cast<std::int64_t>(end - begin);
+    part.channels = static_cast<std::int64_t>((end - 1) / width - begin / width + 1);
+    part.should.at[findings::Axis::channel] = static_cast<std::int64_t>(begin / width);
+    part.should.byte = static_cast<std::uint8_t>(begin % width);
+    part.wrong = row.bytes[begin].wrong();
+    if (!part.wrong) part.is = part.should;
+    facts.push_back(std::move(part));
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> what_happened(const Question& q) {
@@ -80,6 +98,7 @@ std::vector<Finding> what_happened(const Question& q) {
   if (layout::bits(dtype) < 8 || !rows.know_declared()) return {};
   findings::Names names;
   names.memories = {"the cache"};
+  for (const layout::Plane& plane : q.bound.cache.planes) names.planes[0].push_back(findings::plane_of(plane));
   std::vector<findings::Fact> facts;
   const layout::Box& box = rows.box();
   for (const kernels::BlockContent& block : rows.blocks()) {
@@ -95,19 +114,20 @@ std::vector<Finding> what_happened(const Question& q) {
             if (!row) continue;
             findings::Fact fact;
             fact.offset = row->bytes.front().offset;
-            fact.channels = box.hi[Axis::channel];
+            fact.channels = box.hi[Axis::channel], fact.bits = fact.is_bits = layout::bits(dtype);
             fact.should.kind = Kind::element, fact.should.at = coord_of(should);
             fact.is = fact.should;
             fact.bytes = static_cast<std::int64_t>(row->bytes.size());
-            const auto wrong = std::ranges::count_if(row->bytes, [](const Row::Byte& b) { return b.value != b.right; });
-            if (wrong > 0) {
+            if (std::ranges::any_of(row->bytes, &Row::Byte::wrong)) {
               fact.wrong = true;
               fact.is = who_is(q, rows, at, *row);
               if (fact.is == fact.should) fact.is = {};  // it begins right
-              if (fact.is.kind == Kind::unknown) fact.bytes = wrong;
             }
             fact.should.at[findings::Axis::block] = block.block, fact.should.at[findings::Axis::slot] = at[Axis::slot];
-            facts.push_back(std::move(fact));
+            if (fact.wrong && fact.is.kind == Kind::unknown)
+              add_apart(*row, fact, facts);
+            else
+              facts.push_back(std::move(fact));
           }
   }
   return findings::what_happened(facts, names);

@@ -10,6 +10,7 @@
 
 #include "diagnose/findings/findings.hpp"
 #include "diagnose/findings/origins.hpp"
+#include "diagnose/findings/places.hpp"
 #include "layout/layout.hpp"
 #include "run/checker/lowering.hpp"
 #include "scene/oracle/oracle.hpp"
@@ -478,7 +479,7 @@ void Arrivals::add_content(const RegionRef& source, int memory, int region, std:
       findings::Fact fact;
       fact.memory = memory, fact.region = region;
       fact.offset = at, fact.bytes = bytes;
-      fact.channels = std::max<std::int64_t>(1, bytes * 8 / seat->bits);
+      fact.channels = std::max<std::int64_t>(1, bytes * 8 / seat->bits), fact.bits = fact.is_bits = seat->bits;
       fact.should = who_of(seat->who);
       fact.should.at[findings::Axis::block] = seat->who.block, fact.should.at[findings::Axis::slot] = seat->who.slot;
       fact.is = fact.should;
@@ -507,6 +508,8 @@ std::vector<Finding> Arrivals::what_happened() const {
       return at->second;
     }
     names.memories.push_back(memory_name(case_, r.side, r.group, r.rank));
+    for (const layout::Plane& plane : rank_of(case_, r).truth.planes)
+      names.planes[at->second].push_back(findings::plane_of(plane));
     return at->second;
   };
   std::set<std::string> changed;
@@ -537,7 +540,7 @@ std::vector<Finding> Arrivals::what_happened() const {
         fact.should.at[findings::Axis::block] = one.seat.block, fact.should.at[findings::Axis::slot] = one.seat.slot;
       }
       if (one.seat.kind == Kind::element || one.should.kind == Kind::element)
-        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits);
+        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), fact.bits = fact.is_bits = one.bits;
       fact.is = one.wrong ? who_of(one.did) : fact.should;
       fact.region = static_cast<int>(names.regions.size()) - 1;
       fact.from = one.home, fact.from_offset = one.home_offset;

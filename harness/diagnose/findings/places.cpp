@@ -1,0 +1,21 @@
+#include "diagnose/findings/places.hpp"
+
+namespace kvcts::findings {
+
+Plane plane_of(const layout::Plane& plane) {
+  using L = layout::Axis;
+  const layout::Box box = layout::domain(plane);
+  Plane out;
+  out.bits = layout::bits(plane.dtype);
+  const auto component = static_cast<std::int64_t>(plane.component);
+  out.low[Axis::component] = component, out.high[Axis::component] = component + 1;
+  for (const auto& [axis, of] :
+       {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
+        std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head), std::pair(Axis::channel, L::channel)})
+    out.low[axis] = box.lo[of], out.high[axis] = box.hi[of];
+  if (plane.component == layout::Component::global_scale)
+    for (const Axis axis : per_token) out.low[axis] = none, out.high[axis] = 0;
+  return out;
+}
+
+}  // namespace kvcts::findings

@@ -1,0 +1,14 @@
+// Places of a declared layout, as findings count them.
+#pragma once
+
+#include "diagnose/findings/facts.hpp"
+#include "layout/layout.hpp"
+
+namespace kvcts::findings {
+
+/// What a global scale has not: it is one for all of them.
+inline constexpr std::array per_token{Axis::token, Axis::block, Axis::slot, Axis::head, Axis::channel};
+
+Plane plane_of(const layout::Plane& plane);
+
+}  // namespace kvcts::findings
