@@ -67,6 +67,9 @@ std::string words(const Provenance& who) {
       return "unknown";
     case Kind::constant:
       return hex(who.value);
+    case Kind::nothing:
+    case Kind::before:
+    case Kind::follows:
     case Kind::other:
       return who.text;
     case Kind::poison: {

@@ -13,7 +13,16 @@
 namespace kvcts {
 
 struct Provenance {
-  enum class Kind : std::uint8_t { unknown, constant, poison, element, other };
+  enum class Kind : std::uint8_t {
+    unknown,
+    constant,
+    poison,
+    element,
+    nothing,  ///< no content belongs here
+    before,   ///< what was there before the first write
+    follows,  ///< in what was read: what lies, wrongly, in the memory that was read
+    other,
+  };
   Kind kind{Kind::unknown};
   std::string component;  ///< element: "" = data, "scale", "global scale", "number of"
   std::int64_t kv{0}, layer{0}, head{0}, channel{0}, last_channel{0};
@@ -25,7 +34,7 @@ struct Provenance {
   std::string region;  ///< poison: of which region
   std::int64_t offset{0}, last_offset{0};
   std::uint8_t value{0};  ///< constant
-  std::string text;       ///< other: printed verbatim
+  std::string text;       ///< nothing, before, follows, other: printed verbatim
   bool operator==(const Provenance&) const = default;
 };
 

@@ -36,6 +36,7 @@ struct Cause {
   double share{1};    ///< of the wrong bytes that it predicts
   bool rival{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
   ToldBy told_by{};
+  bool two{false};  ///< mistakes at once
   bool operator==(const Cause&) const = default;
 };
 
@@ -53,7 +54,6 @@ struct Diagnosis {
 
 /// Why the cause that is named may not be the one, besides causes of other classes that explain as much.
 struct Doubts {
-  bool two{false};                         ///< it is two causes at once
   bool cut{false};                         ///< the search reached its limit before all other causes were tried
   bool other_count{false};                 ///< it predicts every byte, but another number of bytes moved
   std::vector<std::int64_t> undeclared{};  ///< its numbers that nothing in the case declares
@@ -94,7 +94,8 @@ struct Report {
   std::optional<Phase> phase;       ///< if not PASS; none: compare
   std::optional<HangKind> hang;
   std::string signal, message;
-  std::string state;  ///< how much had arrived, in words; "" = not asked
+  std::string state;        ///< how much had arrived, in words; "" = not asked
+  bool all_arrived{false};  ///< the state says that every byte had
   bool source_changed{false};
   Diagnosis diagnosis;
   std::vector<Finding> what_happened;  ///< to the wrong bytes at the first check that has any, the largest share first

@@ -10,36 +10,11 @@
 #include "case/text.hpp"
 #include "diagnose/declared.hpp"
 #include "diagnose/families/tools.hpp"
+#include "diagnose/quantity.hpp"
 
 namespace kvcts::script {
 
 namespace {
-
-// Code reports what it compares when it stops: the quantity names the class. See case/catalogue/case_reference.md for the
-// words of `about`.
-FaultClass class_of_quantity(const std::string& about) {
-  static const std::map<std::string, FaultClass> classes{{"dims", FaultClass::rank_mismatch},
-                                                         {"groups", FaultClass::rank_mismatch},
-                                                         {"heads", FaultClass::head_shard_mapping},
-                                                         {"layers", FaultClass::layer_missing},
-                                                         {"block_size", FaultClass::wrong_block_size},
-                                                         {"bytes", FaultClass::truncated},
-                                                         {"tokens", FaultClass::truncated},
-                                                         {"stride", FaultClass::wrong_stride},
-                                                         {"axes", FaultClass::axis_permuted},
-                                                         {"kv", FaultClass::kv_split_vs_interleaved},
-                                                         {"alignment", FaultClass::misaligned},
-                                                         {"registration", FaultClass::registration_missing_region},
-                                                         {"dtype", FaultClass::dtype_reinterpreted},
-                                                         {"capability", FaultClass::capability_mismatch},
-                                                         {"blocks", FaultClass::wrong_block_id},
-                                                         {"key", FaultClass::identity_collision},
-                                                         {"scales", FaultClass::scale_lost},
-                                                         {"size", FaultClass::int32_overflow},
-                                                         {"width", FaultClass::packed_dim_misread}};
-  const auto found = classes.find(about);
-  return found == classes.end() ? FaultClass::none : found->second;
-}
 
 // A number that is another one cut to 32 bits, or negative.
 bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
@@ -155,11 +130,26 @@ Explanation from_reports(const Evidence& e) {
   return out;
 }
 
-// Classes that are consequences of whatever stopped the sequence.
-bool consequence(FaultClass fault_class, const std::string& words) {
+std::set<std::size_t> skipped(const Hypothesis& h) {
+  std::set<std::size_t> out;
+  for (std::size_t i = 0; i < h.bodies.size(); ++i)
+    if (h.bodies[i].empty()) out.insert(i);
+  return out;
+}
+
+/// Whether what fits (cheapest first) only says what was left undone when the sequence stopped.
+bool consequence(const std::vector<Hypothesis>& fit, const Workshop& w) {
   static const std::set<FaultClass> of_an_end{FaultClass::silently_skipped, FaultClass::false_success, FaultClass::truncated,
                                               FaultClass::read_before_ready, FaultClass::none};
-  return of_an_end.contains(fault_class) || words.ends_with("never happened");
+  const Hypothesis& first = fit.front();
+  const std::set<std::size_t> missing = skipped(first);
+  // A memory to which nothing at all came is more than an end in the middle.
+  if (first.fault_class == FaultClass::layer_missing && (missing.empty() || alone_to_its_memory(w, *missing.begin())))
+    return false;
+  if (of_an_end.contains(first.fault_class) || !missing.empty()) return true;
+  return w.clues().untouched == w.clues().wrong && std::ranges::any_of(fit, [&](const Hypothesis& h) {
+           return h.cost <= first.cost + margin && of_an_end.contains(h.fault_class);
+         });
 }
 
 // How it ended, when nothing else says more.
@@ -169,13 +159,18 @@ Explanation from_ending(const Evidence& e) {
   for (const nlohmann::json& event : e.observation.events) {
     if (event.contains("violation")) return {};  // an address: hypotheses say whose
   }
-  if (end.kind == "hung") return certain(end.in == "kernel" ? FaultClass::hang_kernel : FaultClass::hang_transfer, end.text);
+  const auto so = [&](FaultClass fault_class) {
+    Explanation out = certain(fault_class, end.text);
+    out.ended = true;
+    return out;
+  };
+  if (end.kind == "hung") return so(end.in == "kernel" ? FaultClass::hang_kernel : FaultClass::hang_transfer);
   FaultClass fault_class = class_of_quantity(end.about);
   for (const nlohmann::json& event : e.observation.events) {
     if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty())
       fault_class = FaultClass::capability_mismatch;
   }
-  return certain(fault_class == FaultClass::none ? FaultClass::crash : fault_class, end.text);
+  return so(fault_class == FaultClass::none ? FaultClass::crash : fault_class);
 }
 
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.
@@ -280,8 +275,7 @@ Explanation from_consequence(const Explanation& reported, Workshop& workshop) {
   if (reported.fault_class == FaultClass::none) return {};
   for (const auto& partial : workshop.partial()) {
     const Hypothesis& h = partial.hypothesis;
-    const bool skips = std::ranges::any_of(h.bodies, [](const auto& body) { return body.empty(); });
-    if (!partial.all_bytes || !skips || !workshop.in_every_pass(h.bodies)) continue;
+    if (!partial.all_bytes || skipped(h).empty() || !workshop.in_every_pass(h.bodies)) continue;
     Explanation out = certain(reported.fault_class, reported.words + ", so that " + h.words);
     out.tried = workshop.tried();
     return out;
@@ -319,7 +313,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
   if (workshop.found()) {
     const Hypothesis& both = workshop.exact().front();
     Explanation out = certain(both.fault_class, both.words);
-    out.tried = workshop.tried();
+    out.tried = workshop.tried(), out.two = true;
     return out;
   }
   std::vector<const Hypothesis*> starts;
@@ -351,7 +345,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
           certain(first.fault_class,
                   first.words + "; and " + other.words +
                       (other.fault_class == first.fault_class ? "" : fmt::format(" ({})", name(other.fault_class))));
-      out.tried = tried, out.doubts.two = true;
+      out.tried = tried, out.two = true;
       return out;
     } catch (const std::exception&) {
       return std::nullopt;  // no one can have meant that
@@ -369,7 +363,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
   if (!keys.empty()) propose_pairs(workshop);
   if (!workshop.found()) return std::nullopt;
   Explanation out = certain(workshop.exact().front().fault_class, workshop.exact().front().words);
-  out.tried = tried;
+  out.tried = tried, out.two = true;
   return out;
 }
 
@@ -385,9 +379,9 @@ Script without_faults(const Script& script) {
 }
 
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
-  std::vector<Cause> causes{{why.fault_class, why.words}};
+  std::vector<Cause> causes{{.fault_class = why.fault_class, .words = why.words, .two = why.two}};
   causes.insert(causes.end(), why.others.begin(), why.others.end());
-  return named(std::move(causes), why.recognised ? "" : explains_all(wrong_bytes), why.doubts);
+  return named(std::move(causes), why.recognised || why.ended ? "" : explains_all(wrong_bytes), why.doubts);
 }
 
 Explanation explain(Evidence evidence) {
@@ -420,10 +414,10 @@ Explanation explain(Evidence evidence) {
     out.tried = workshop.tried();
     out.doubts.cut = workshop.cut();
     out.doubts.undeclared = undeclared_numbers(evidence.intended, first.bodies);
-    if (ended.fault_class != FaultClass::none && consequence(out.fault_class, out.words)) {
-      out.others.insert(out.others.begin(), {out.fault_class, out.words});
+    if (ended.fault_class != FaultClass::none && consequence(fit, workshop)) {
+      out.others = {{first.fault_class, first.words, 1, false, ToldBy::events}};
       out.fault_class = ended.fault_class, out.words = ended.words;
-      for (Cause& other : out.others) other.rival = false, other.told_by = ToldBy::events;
+      out.ended = true;
     } else {
       for (const Hypothesis& other : workshop.uncounted())
         if (told.insert(other.fault_class).second)
@@ -431,14 +425,12 @@ Explanation explain(Evidence evidence) {
     }
     return out;
   };
-  const auto cheapest = [&] { return std::ranges::min_element(workshop.exact(), {}, &Hypothesis::cost)->cost; };
   // Trials of other causes, once there is one; fewer the more bytes each plays.
   constexpr std::int64_t for_others = 1500, of_bytes = 1 << 16;
   constexpr std::int64_t after_elsewhere = 3000;
   std::int64_t bytes = 0;
   for (const Backing& b : evidence.arena.backings()) bytes += b.bytes;
   for (const Family& family : families()) {
-    if (!workshop.exact().empty() && family.cost > cheapest() + margin) break;
     const bool first = workshop.exact().empty();
     if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
     if (first && evidence.elsewhere && family.cost > evidence.elsewhere->cost) {

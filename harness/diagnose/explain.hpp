@@ -43,9 +43,11 @@ struct Explanation {
   std::string words;
   double share{0};        ///< of the wrong bytes
   bool all_bytes{false};  ///< predicts every byte, but not how it ended or what was reported
+  bool two{false};        ///< causes at once: others may explain as much
   Doubts doubts{};
   bool only_reports{false};   ///< the words say that the reports differ, and no more
   bool recognised{false};     ///< by the kind of all wrong bytes, which the words count; nothing was predicted
+  bool ended{false};          ///< the words say how it ended, not why bytes are wrong
   std::vector<Cause> others;  ///< all that fit as well
   std::int64_t tried{0};      ///< hypotheses
 };

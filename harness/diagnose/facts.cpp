@@ -15,8 +15,7 @@ namespace kvcts::script {
 
 namespace {
 
-using findings::Axis;
-using findings::Fact;
+using ContentAxis = findings::Axis;
 using Kind = findings::Who::Kind;
 
 /// Requests by the generation of their content.
@@ -141,7 +140,7 @@ class Facts {
  private:
   void add_row(const ClueRun& run) {
     const Clue& clue = run.first;
-    Fact fact;
+    findings::Fact fact;
     fact.memory = memory_of_[static_cast<std::size_t>(clue.backing)];
     fact.offset = clue.offset, fact.bytes = run.bytes, fact.channels = run.channels;
     fact.wrong = clue.wrong;
@@ -160,18 +159,19 @@ class Facts {
     const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
     if (clue.wrong && brought) fact.from = run.from.backing, fact.from_offset = run.from.offset;
     if (continues(clue, fact)) {
-      Fact& last = facts_.back();
-      last.channels = std::max(last.channels, fact.should.at[Axis::channel] - last.should.at[Axis::channel] + fact.channels);
+      findings::Fact& last = facts_.back();
+      last.channels = std::max(last.channels,
+                               fact.should.at[ContentAxis::channel] - last.should.at[ContentAxis::channel] + fact.channels);
       last.bytes += fact.bytes;
       return;
     }
     if (const auto found = seats_.at({clue.backing, clue.offset})) {
       const Provenance* seat = &found->who;
-      fact.should.at[Axis::block] = seat->block, fact.should.at[Axis::slot] = seat->slot;
+      fact.should.at[ContentAxis::block] = seat->block, fact.should.at[ContentAxis::slot] = seat->slot;
       if (fact.should.kind != Kind::element) {
-        fact.should.at[Axis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
-        fact.should.at[Axis::layer] = seat->layer, fact.should.at[Axis::kv] = seat->kv;
-        fact.should.at[Axis::head] = seat->head, fact.should.at[Axis::channel] = seat->channel;
+        fact.should.at[ContentAxis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
+        fact.should.at[ContentAxis::layer] = seat->layer, fact.should.at[ContentAxis::kv] = seat->kv;
+        fact.should.at[ContentAxis::head] = seat->head, fact.should.at[ContentAxis::channel] = seat->channel;
         fact.bits = found->bits;
         for (Place before{clue.backing, clue.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits; --before.offset) {
           const auto other = seats_.at(before);
@@ -180,7 +180,7 @@ class Facts {
         }
       }
       if (seat->component == "global scale")
-        for (const Axis axis : findings::per_token) fact.should.at[axis] = findings::none;
+        for (const ContentAxis axis : findings::per_token) fact.should.at[axis] = findings::none;
     }
     backing_ = clue.backing;
     facts_.push_back(std::move(fact));
@@ -198,12 +198,12 @@ class Facts {
         out.kind = Kind::element;
         out.byte = who.byte;
         out.times = who.power;
-        out.at[Axis::component] = static_cast<std::int64_t>(who.component);
-        out.at[Axis::request] = who.generation;
-        out.at[Axis::layer] = who.layer, out.at[Axis::kv] = who.kv, out.at[Axis::token] = who.token;
-        out.at[Axis::head] = who.head, out.at[Axis::channel] = who.channel;
+        out.at[ContentAxis::component] = static_cast<std::int64_t>(who.component);
+        out.at[ContentAxis::request] = who.generation;
+        out.at[ContentAxis::layer] = who.layer, out.at[ContentAxis::kv] = who.kv, out.at[ContentAxis::token] = who.token;
+        out.at[ContentAxis::head] = who.head, out.at[ContentAxis::channel] = who.channel;
         if (who.component == layout::Component::global_scale)
-          for (const Axis axis : findings::per_token) out.at[axis] = findings::none;
+          for (const ContentAxis axis : findings::per_token) out.at[axis] = findings::none;
         return out;
       case Who::Kind::constant:
         out.kind = Kind::constant, out.value = who.byte;
@@ -232,7 +232,7 @@ class Facts {
   }
 
   /// A decoded number of the right element with a scale that is not its own.
-  void compare_scales(const Clue& clue, Fact& fact) const {
+  void compare_scales(const Clue& clue, findings::Fact& fact) const {
     const Who &must = clue.must, &is = clue.is;
     if (must.kind != Who::Kind::number || is.kind != Who::Kind::number || fact.is.at != fact.should.at) return;
     if (must.whole != is.whole) fact.is.kind = Kind::mixed;
@@ -265,22 +265,24 @@ class Facts {
   }
 
   /// The next byte of the same row, on both sides.
-  bool continues(const Clue& clue, const Fact& next) const {
+  bool continues(const Clue& clue, const findings::Fact& next) const {
     if (facts_.empty() || backing_ != clue.backing) return false;
-    const Fact& last = facts_.back();
+    const findings::Fact& last = facts_.back();
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
-    if (next.should.at[Axis::channel] == findings::none && next.is.at[Axis::channel] != last.is.at[Axis::channel])
+    if (next.should.at[ContentAxis::channel] == findings::none &&
+        next.is.at[ContentAxis::channel] != last.is.at[ContentAxis::channel])
       return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
-  static bool advances(const findings::Who& from, const findings::Who& to, const Fact& run) {
+  static bool advances(const findings::Who& from, const findings::Who& to, const findings::Fact& run) {
     if (from.kind != to.kind || from.value != to.value || from.times != to.times || from.text != to.text) return false;
     if (to.kind != Kind::element) return true;
-    for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head})
+    for (const ContentAxis axis : {ContentAxis::component, ContentAxis::request, ContentAxis::layer, ContentAxis::kv,
+                                   ContentAxis::token, ContentAxis::head})
       if (from.at[axis] != to.at[axis]) return false;
-    const std::int64_t ahead = to.at[Axis::channel] - from.at[Axis::channel];
+    const std::int64_t ahead = to.at[ContentAxis::channel] - from.at[ContentAxis::channel];
     return ahead >= 0 && ahead <= run.channels && (ahead > 0 || to.byte != from.byte);
   }
 
@@ -290,24 +292,27 @@ class Facts {
   bool searched_;
   findings::Names called_;
   std::vector<int> memory_of_;
-  std::vector<Fact> facts_;
+  std::vector<findings::Fact> facts_;
   int backing_{-1};
 };
 
 }  // namespace
 
 bool name_declared(const Script& script, Names& names) {
-  constexpr double most = 4 << 20;  // names
+  constexpr double most = 4 << 20;    // names
+  constexpr std::int64_t beyond = 2;  // blocks
   std::set<std::pair<std::string, std::uint32_t>> contents;
   for (const auto& [name, request] : script.requests) contents.emplace(name, request.generation);
   each_action(script, [&](const Step&, const Action& action, bool) {
     if (action.generation && script.requests.contains(action.request)) contents.emplace(action.request, *action.generation);
   });
   std::set<std::array<std::int64_t, 10>> planes;  // alike in several memories
+  std::int64_t slots = 1;
   for (const auto& [name, memory] : script.memories) {
     for (const layout::Plane& plane : cache_of(memory.view).planes) {
       using L = layout::Axis;
       const layout::Box box = layout::domain(plane);
+      slots = std::max(slots, box.hi[L::slot]);
       planes.insert({static_cast<std::int64_t>(plane.component), static_cast<std::int64_t>(plane.dtype), box.lo[L::layer],
                      box.hi[L::layer], box.lo[L::kv], box.hi[L::kv], box.lo[L::head], box.hi[L::head], box.lo[L::channel],
                      box.hi[L::channel]});
@@ -319,14 +324,15 @@ bool name_declared(const Script& script, Names& names) {
     if (layout::bits(dtype) < 8) continue;
     for (const auto& [request, generation] : contents) {
       const Request& of = script.requests.at(request);
+      const std::int64_t tokens = (of.tokens + slots - 1) / slots * slots + beyond * slots;
       Who who{.kind = Who::Kind::tag,
               .component = static_cast<layout::Component>(p[0]),
               .dtype = dtype,
               .generation = generation};
-      count += static_cast<double>(of.tokens) * static_cast<double>((p[3] - p[2]) * (p[5] - p[4]) * (p[7] - p[6])) *
+      count += static_cast<double>(tokens) * static_cast<double>((p[3] - p[2]) * (p[5] - p[4]) * (p[7] - p[6])) *
                static_cast<double>((p[9] - p[8]) * layout::bits(dtype) / 8);
       if (count > most) return false;
-      for (who.token = of.first_token; who.token < of.first_token + of.tokens; ++who.token)
+      for (who.token = of.first_token; who.token < of.first_token + tokens; ++who.token)
         for (who.layer = p[2]; who.layer < p[3]; ++who.layer)
           for (who.kv = p[4]; who.kv < p[5]; ++who.kv)
             for (who.head = p[6]; who.head < p[7]; ++who.head)

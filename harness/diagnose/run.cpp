@@ -33,7 +33,15 @@ int deciding_passes(const Script& script) {
   return std::min(passes, naming_passes);
 }
 
-Phase phase_of(const Ending& ending, std::optional<Operation> op) {
+/// Whether the step that ended the run reached beyond its memory.
+bool left_its_memory(const Observation& seen) {
+  return std::ranges::any_of(seen.events, [&](const json& event) {
+    return event.value("violation", "") == "outside" && event.value("step", "") == seen.ending.step;
+  });
+}
+
+Phase phase_of(const Observation& seen, std::optional<Operation> op) {
+  const Ending& ending = seen.ending;
   if (ending.kind == "hung") {
     return ending.in == "handshake" ? Phase::registration : ending.in == "kernel" ? Phase::read_back : Phase::complete;
   }
@@ -52,7 +60,7 @@ Phase phase_of(const Ending& ending, std::optional<Operation> op) {
       return Phase::read_back;
     case Operation::copy:
     case Operation::move:
-      return ending.text.find("outside") != std::string::npos ? Phase::plan : Phase::transfer;
+      return left_its_memory(seen) ? Phase::plan : Phase::transfer;
     default:
       return Phase::transfer;
   }
@@ -217,7 +225,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
   const std::string ended = completed ? "" : seen.ending.text + beyond(seen, script, arena);
   report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
-  if (!completed) report.phase = phase_of(seen.ending, op_of(script, seen.ending.step));
+  if (!completed) report.phase = phase_of(seen, op_of(script, seen.ending.step));
   if (hung) report.hang = HangKind::stalled;
   // A hang or a crash without a cause is one.
   const auto conclude = [&] {
@@ -255,7 +263,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, arena, names, seed); };
     find();
     if (whole.clues.unknown > 0 && name_declared(script, names)) find();
-    if (hung || crashed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
+    if (!completed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
     if (due) told = due.get();
     report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
     if (const Checkpoint* check = told->wrong_at(seen))
@@ -308,7 +316,8 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   report.diagnosis.text = text;
   conclude();
   if (hung || crashed) {
-    report.state = wrong == 0  ? fmt::format("all {} bytes had arrived", report.expected_bytes)
+    report.state = wrong == 0 && report.expected_bytes == 0 ? ""
+                   : wrong == 0                             ? fmt::format("all {} bytes had arrived", report.expected_bytes)
                    : !searched ? fmt::format("{} of {} bytes were wrong", wrong, whole.content)
                                : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
                                              report.expected_bytes, told->clues.untouched);

@@ -50,7 +50,7 @@ TEST(Sure, ACountOrAReportThatDecidesIsNamed) {
 }
 
 TEST(Sure, NothingIsInDoubt) {
-  EXPECT_FALSE(kvcts::named({stale}, "", {.two = true}).sure);
+  EXPECT_FALSE(kvcts::named({{.fault_class = FaultClass::stale_block, .words = "old", .two = true}}, "").sure);
   EXPECT_FALSE(kvcts::named({stale}, "", {.cut = true}).sure);
   EXPECT_FALSE(kvcts::named({stale}, "", {.other_count = true}).sure);
   const Diagnosis unknown = kvcts::named({stale}, "", {.undeclared = {64, 4096}});
@@ -61,7 +61,8 @@ TEST(Sure, NothingIsInDoubt) {
 // 4 tokens are nowhere in the case; the strides of another order are made of its own numbers.
 TEST(Sure, NumbersThatNothingDeclares) {
   const Diagnosis wider = diagnosis_of(
-      "  - move: {request: A, from: P, to: C, actually: {from: {of: P, template: \"L K B N H C\", geometry: {block_size: 4, blocks: 32}}}}\n");
+      "  - move: {request: A, from: P, to: C, actually: {from: {of: P, template: \"L K B N H C\", geometry: {block_size: 4, "
+      "blocks: 32}}}}\n");
   EXPECT_TRUE(wider.exact) << wider.text;
   EXPECT_FALSE(wider.sure) << wider.text;
   EXPECT_TRUE(says(wider, "nothing declares")) << wider.text;

@@ -10,28 +10,6 @@ using layout::Component;
 
 namespace {
 
-using Mapping = std::map<std::int64_t, std::int64_t>;  ///< coordinate at the destination -> the one that is there
-
-// What each coordinate of an axis holds, by most of its elements that come from the source at all.
-template <class Axis>
-Mapping mapping_of(const std::vector<Sighting>& sightings, Axis axis) {
-  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
-  for (const Sighting& s : sightings) {
-    if (!s.from || !s.taken) continue;
-    const std::optional<std::int64_t> at = axis(*s.at), from = axis(*s.from);
-    if (at && from) ++votes[*at][*from];
-  }
-  Mapping out;
-  for (const auto& [at, counts] : votes) {
-    out[at] = most_voted(counts);
-  }
-  return out;
-}
-
-bool is_identity(const Mapping& mapping) {
-  return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
-}
-
 // Ids, or slots (`slots` per block), that were kept in a number too narrow for them.
 struct Narrow {
   std::string words;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "diagnose/families/tools.hpp"
+#include "diagnose/quantity.hpp"
 
 namespace kvcts::script {
 
@@ -25,10 +26,6 @@ bool reported_failure(const Workshop& w) {
     return event.value("op", "") == "fail" ||
            (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
   });
-}
-
-bool brings(const Action& a) {
-  return a.op == Operation::move || a.op == Operation::get || a.op == Operation::put || (a.op == Operation::copy);
 }
 
 // The heads that a step takes: its picks, or those of its source.
@@ -186,22 +183,10 @@ bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
   return false;
 }
 
+// A check that did not happen, by what it compares.
 FaultClass class_of_unmet(const std::string& about) {
-  if (about == "dtype") return FaultClass::dtype_reinterpreted;
-  if (about == "heads") return FaultClass::head_shard_mapping;
-  if (about == "block_size") return FaultClass::wrong_block_size;
-  if (about == "groups" || about == "dims") return FaultClass::rank_mismatch;
-  if (about == "layers") return FaultClass::layer_missing;
-  if (about == "alignment") return FaultClass::misaligned;
-  if (about == "stride") return FaultClass::wrong_stride;
-  if (about == "axes") return FaultClass::axis_permuted;
-  if (about == "kv") return FaultClass::kv_split_vs_interleaved;
-  if (about == "key") return FaultClass::identity_collision;
-  if (about == "tokens" || about == "bytes") return FaultClass::truncated;
-  if (about == "registration") return FaultClass::registration_missing_region;
-  if (about == "size") return FaultClass::int32_overflow;
-  if (about == "width") return FaultClass::packed_dim_misread;
-  return FaultClass::capability_mismatch;
+  const FaultClass known = class_of_quantity(about);
+  return known == FaultClass::none ? FaultClass::capability_mismatch : known;
 }
 
 }  // namespace
@@ -241,8 +226,7 @@ void propose_skips(Workshop& w) {
     const Action& a = w.action(i);
     if (!w.moves(i) && a.op != Operation::register_range && a.op != Operation::assign) continue;
     const FaultClass fault_class = class_of_absence(w, {i});
-    bool alone = fault_class == FaultClass::layer_missing;
-    for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
+    const bool alone = fault_class == FaultClass::layer_missing && alone_to_its_memory(w, i);
     w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened",
                       {i});
   }

@@ -18,6 +18,16 @@ bool through_views(const Action& a) {
          a.op == Operation::get || (a.op == Operation::fill && !a.request.empty());
 }
 
+bool brings(const Action& a) {
+  return a.op == Operation::move || a.op == Operation::get || a.op == Operation::put || a.op == Operation::copy;
+}
+
+bool alone_to_its_memory(const Workshop& w, std::size_t step) {
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i)
+    if (i != step && brings(w.action(i)) && memory_of(w.action(i).to) == memory_of(w.action(step).to)) return false;
+  return true;
+}
+
 std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : memory_of(views.front()); }
 
 std::int64_t slots_of(const View& view) {

@@ -24,6 +24,10 @@ std::string list_words(const Ids& list);
 
 /// Handles elements through its views: move, read, write, put, get, and a fill of a request.
 bool through_views(const Action& a);
+/// Moves, puts, gets or copies.
+bool brings(const Action& a);
+/// No other step brings anything to the memory that this one does.
+bool alone_to_its_memory(const Workshop& w, std::size_t step);
 /// The memory at one end of a step: the first of several, "" when there is none.
 std::string memory_of(const std::vector<View>& views);
 /// Slots per block.
@@ -42,6 +46,27 @@ template <class Key, class Count>
 Key most_voted(const std::map<Key, Count>& votes) {
   return std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;
+}
+
+/// Coordinate at the destination -> the one that is there.
+using Mapping = std::map<std::int64_t, std::int64_t>;
+
+/// What each coordinate of an axis holds, by most of its elements that come from the source at all.
+template <class Axis>
+Mapping mapping_of(const std::vector<Sighting>& sightings, Axis axis) {
+  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+  for (const Sighting& s : sightings) {
+    if (!s.from || !s.taken) continue;
+    const std::optional<std::int64_t> at = axis(*s.at), from = axis(*s.from);
+    if (at && from) ++votes[*at][*from];
+  }
+  Mapping out;
+  for (const auto& [at, counts] : votes) out[at] = most_voted(counts);
+  return out;
+}
+
+inline bool is_identity(const Mapping& mapping) {
+  return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
 }
 
 /// Position in a table -> id -> number of elements that vote for it.

@@ -90,8 +90,9 @@ TEST(Probe, SaysWhatHappenedToRows) {
   memory.hold(request);
   memory.bytes[0][5 * block + 63] ^= 1;  // one bit in a row that begins right
   const Report changed = memory.ask(request);
-  EXPECT_EQ(told(changed),
-            Words{"the cache, layer 0, K, token 0 (block 5), head 1, channel 15: holds bytes of unknown origin (1 of 2 bytes)"});
+  EXPECT_EQ(
+      told(changed),
+      Words{"the cache, layer 0, K, token 0 (block 5), head 1, channel 15: holds bytes of unknown origin (1 of 2 bytes)"});
   EXPECT_EQ(changed.diagnosis.text.find("cause not identified; what happened: the cache, layer 0, K, token 0"), 0U)
       << changed.diagnosis.text;
 }

@@ -25,16 +25,15 @@ using View = findings::ByteView;
 namespace {
 
 constexpr std::int64_t shortest = 4, chance = 4;
-constexpr const char *before_words = "what was there before", *unowned = "nothing: an unowned slot",
-                     *as_it_lies = "as it lies in the consumer";
+constexpr const char* unowned = "nothing: an unowned slot";
 
 View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
 }
 
-Provenance said(const std::string& text) {
+Provenance said(Kind kind, const std::string& text) {
   Provenance out;
-  out.kind = Kind::other, out.text = text;
+  out.kind = kind, out.text = text;
   return out;
 }
 
@@ -87,7 +86,7 @@ class Owners {
         }
       }
     }
-    return said(unowned);
+    return said(Kind::nothing, unowned);
   }
 
  private:
@@ -209,12 +208,12 @@ void Arrivals::cut_region(Region& region) {
       row.bits = seat->bits;
       row.seat = seat->who;
       row.should = source ? seat->who : owners.source_of(seat->who);
-      if (source && !owners.own(row.should)) row.should = said(unowned);
+      if (source && !owners.own(row.should)) row.should = said(Kind::nothing, unowned);
       if (!source && row.should.kind != Kind::element && owners.has_block(seat->who.block)) add_tail(region, row);
     } else {
       // Guards whole, padding byte by byte: only the layout knows where it ends.
       row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
-      row.should = said("nothing: no data belongs here");
+      row.should = said(Kind::nothing, "nothing: no data belongs here");
     }
     const std::size_t first = region.stretches.size();
     cut_row(region, row);
@@ -263,7 +262,7 @@ void Arrivals::search() {
     auto seat = seat_at(rank_of(case_, r).truth, r.allocation, at - region.base);
     if (seat && consumers[static_cast<std::size_t>(r.group)].own(seat->who)) {
       if (coord_of(seat->who) == coord_of(one.should)) {
-        seat->who = said(as_it_lies);
+        seat->who = said(Kind::follows, "as it lies in the consumer");
         return seat;
       }
       const auto rest = std::min(seat->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
@@ -298,7 +297,7 @@ void Arrivals::search() {
     if (static_cast<std::size_t>(source) >= producer_.size()) {
       const auto seat = is_output(stretch.number) ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
                                                   : std::nullopt;
-      return seat ? findings::Likely{seat->run, seat->who.text == as_it_lies ? 5 : 4} : findings::Likely{};
+      return seat ? findings::Likely{seat->run, seat->who.kind == Kind::follows ? 5 : 4} : findings::Likely{};
     }
     const Seat home = at_home(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
     return findings::Likely{home.run, 2 * (home.who == one.should) + (home.who.kind == Kind::element)};
@@ -307,7 +306,7 @@ void Arrivals::search() {
     Arrival one = wanted[found.number];
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
-    if (found.too_short) one.did = said("too short to tell");
+    if (found.too_short) one.did = said(Kind::other, "too short to tell");
     if (found.source >= static_cast<int>(producer_.size())) {
       const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
       one.did = at_consumer(number, found.from, one)->who;
@@ -327,7 +326,8 @@ void Arrivals::search() {
 /// What needs no search; unknown: the rest.
 Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
   const View found = part(region.arrived.found, one.at, one.bytes);
-  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found)) return said(before_words);
+  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found))
+    return said(Kind::before, "what was there before");
   Provenance out;
   if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
     out.kind = Kind::constant, out.value = found[0];
@@ -369,7 +369,7 @@ script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::
   script::Patch out;
   out.at = at;
   out.bytes = one.bytes;
-  if (one.did.kind == Kind::other && one.did.text == before_words) {
+  if (one.did.kind == Kind::before) {
     out.is = Is::before, out.from = out.at;
   } else if (one.did.kind == Kind::constant) {
     out.is = Is::constant, out.value = {one.did.value};
@@ -456,10 +456,14 @@ findings::Who who_of(const Provenance& who) {
       out.kind = findings::Who::Kind::poison;
       out.text = who.region.starts_with("consumer/") ? "the consumer" : "the producer";
       break;
-    case Kind::other:
-      if (who.text == as_it_lies) out.kind = findings::Who::Kind::follows, out.text = "the consumer";
-      if (who.text == before_words || who.text.starts_with("nothing")) out.kind = findings::Who::Kind::nothing;
+    case Kind::follows:
+      out.kind = findings::Who::Kind::follows, out.text = "the consumer";
       break;
+    case Kind::nothing:
+    case Kind::before:
+      out.kind = findings::Who::Kind::nothing;
+      break;
+    case Kind::other:
     case Kind::unknown:
       break;
   }

@@ -251,7 +251,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
   return out;
 }
 
-std::string OpenCase::state_of_data() const {
+void OpenCase::add_state_of_data(Report& report) const {
   // Of the bytes that the transfer must change: how many are correct.
   std::int64_t to_change = 0, arrived = 0, changed = 0;
   std::vector<std::uint8_t> before, expected;
@@ -269,10 +269,11 @@ std::string OpenCase::state_of_data() const {
       changed += f.bytes()[b] != before[b];
     }
   }
-  if (to_change == 0) return "";
-  if (changed == 0) return "no byte had arrived";
-  if (arrived == to_change) return "all " + std::to_string(to_change) + " bytes had arrived";
-  return std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
+  if (to_change == 0) return;
+  report.all_arrived = arrived == to_change;
+  report.state = changed == 0         ? "no byte had arrived"
+                 : report.all_arrived ? "all " + std::to_string(to_change) + " bytes had arrived"
+                                      : std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
 }
 
 Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
@@ -436,7 +437,7 @@ Report OpenCase::compare(const json& request) {
                                       request.value("search", true), traced.get());
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
-    if (report.diagnosis.text.starts_with(not_identified) && !report.what_happened.empty())
+    if (!report.diagnosis.exact && !report.diagnosis.text.empty() && !report.what_happened.empty())
       report.diagnosis.text.insert(not_identified.size(), "; what happened: " + in_a_line(report.what_happened));
     report.message = std::to_string(report.wrong_bytes) + " wrong bytes";
     if (found.source.bytes)
@@ -469,7 +470,7 @@ Report OpenCase::compare(const json& request) {
     }
   }
   // The state of the data is reported only after a failure: it costs another pass over every byte.
-  if (report.outcome != Outcome::pass || !events.empty() || request.value("state", false)) report.state = state_of_data();
+  if (report.outcome != Outcome::pass || !events.empty() || request.value("state", false)) add_state_of_data(report);
   report.compare_ns = compared_at - start;
   report.diagnose_ns = now_ns() - compared_at;
   return report;

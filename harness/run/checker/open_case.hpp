@@ -68,7 +68,7 @@ class OpenCase {
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
   std::unique_ptr<Traced> trace(bool source_changed) const;
-  std::string state_of_data() const;
+  void add_state_of_data(Report& report) const;
   /// `search`: not only what is seen at once.
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
                            bool transferred, bool search, const Traced* traced);

@@ -163,7 +163,7 @@ void decide_hung(const Account& it, CaseResult& result) {
   if (!ended.note.empty()) words += "; " + ended.note;
   if (!reading) {
     const std::string data = data_words(it.compared);
-    words = sentence_join(words, data.starts_with("all ") ? data + ", the completion never did" : data);
+    words = sentence_join(words, it.compared && it.compared->all_arrived ? data + ", the completion never did" : data);
   } else if (it.found.exact) {
     words = sentence_join(words, it.found.text);
   }
@@ -210,7 +210,6 @@ void decide(const Ended& ended, const std::optional<Report>& compared, CaseResul
       result.message = ended.text;
       break;
   }
-  if (result.outcome == Outcome::refused || result.outcome == Outcome::skipped) result.diagnosis = {};
 }
 
 void decide_stray(const std::string& stray, CaseResult& result) {

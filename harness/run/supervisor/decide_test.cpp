@@ -60,7 +60,7 @@ TEST(Decide, OurMachineSaysHowItEnded) {
 
   report.outcome = Outcome::refused, report.diagnosis.fault_class = FaultClass::stale_block;
   EXPECT_EQ(result_of({}, report).outcome, Outcome::refused);
-  EXPECT_EQ(result_of({}, report).diagnosis.fault_class, FaultClass::none);
+  EXPECT_EQ(result_of({}, report).diagnosis.fault_class, FaultClass::stale_block) << "why it refused what fits";
 }
 
 TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
@@ -116,7 +116,7 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
   ended.phase = Phase::complete;
   ended.hang = HangKind::stalled;
   Report reply = compared(Outcome::fail, 600);
-  reply.state = "all 600 bytes had arrived";
+  reply.state = "all 600 bytes had arrived", reply.all_arrived = true;
   const CaseResult done = result_of(ended, reply);
   EXPECT_EQ(done.outcome, Outcome::hang);
   EXPECT_EQ(done.hang, HangKind::stalled);

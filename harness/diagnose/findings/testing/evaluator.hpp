@@ -1,5 +1,5 @@
-// Whether sentences of `what_happened` are true of the bytes of a played script. A sentence is about every byte in its scope:
-// content where content was meant, else all bytes of the places that it names.
+// Whether sentences of `what_happened` are true of the bytes of a played script. A sentence is about every byte in its
+// scope: content where content was meant, else all bytes of the places that it names.
 #pragma once
 
 #include <fmt/format.h>
