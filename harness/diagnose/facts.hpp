@@ -10,7 +10,7 @@
 namespace kvcts::script {
 
 /// Names all content that the script declares, also what the intended steps put nowhere: every token of every request in
-/// every generation. 4-bit codes excepted. False: there is too much of it.
+/// every generation, and what two more blocks would hold. 4-bit codes excepted. False: there is too much of it.
 bool name_declared(const Script& script, Names& names);
 
 /// What happened to the bytes at the check of the clues (`check`: what must be there), in words.

@@ -31,6 +31,7 @@ const std::vector<Family>& families() {
       {"several at another time", 1.9, propose_orders_together},
       {"a part of a step", 2.0, propose_parts},
       {"another memory or request", 2.0, propose_memories},
+      {"content where no step puts it", 2.05, propose_strays},
       {"an id beside the pool", 2.1, propose_beside},
       {"more or fewer tokens", 2.1, propose_lengths},
       {"the piece of a step that is wrong", 2.2, propose_plain_pieces, true},

@@ -250,6 +250,7 @@ void propose_orders(Workshop& w);           ///< a step happened at another time
 void propose_orders_together(Workshop& w);  ///< several steps happened at another time
 void propose_tables_together(Workshop& w);  ///< each request of a batch uses another's table
 void propose_lists(Workshop& w);            ///< block ids, layers, heads, kv, tokens that went elsewhere
+void propose_strays(Workshop& w);           ///< an extra write, or one that reached further
 void propose_shown_lists(Workshop& w);      ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);         ///< another memory, another request, another generation
 void propose_arithmetic(Workshop& w);       ///< 32-bit addresses, alignment

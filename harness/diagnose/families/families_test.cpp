@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
                     Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
                     Need{"another time", "museum/sglang-2.yaml", "museum/m121-sglang-33970"},
+                    Need{"content where no step puts it", "field/strays.yaml", "field/one-block-more-than-it-has"},
                     Need{"a wrong layout", "field/scales.yaml", "field/scales-sought-behind-the-rope-half"},
                     Need{"part by part", "field/memory.yaml", "field/layer-and-v-region-paired"},
                     Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},

@@ -98,6 +98,28 @@ void propose_variants(Workshop& w,
   }
 }
 
+/// Whole blocks, of k times their size, at k times the id.
+void propose_larger_blocks(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    const auto table = a.op == Operation::move ? table_at(w, i, false) : std::nullopt;
+    const auto request = w.request_at(i, a.request);
+    if (!table || !request || a.from.size() != 1 || a.to.size() != 1) continue;
+    const auto from = reblocked(cache_of(a.from.front())), to = reblocked(cache_of(a.to.front()));
+    for (const Variant& there : to) {
+      const auto here = std::ranges::find(from, there.words, &Variant::words);
+      if (here == from.end()) continue;
+      Action body = a;
+      body.from.front().cache = layout::to_text(here->cache), body.to.front().cache = layout::to_text(there.cache);
+      const std::int64_t tokens = static_cast<std::int64_t>(table->size()) * slots_of(body.to.front());
+      if (tokens <= request->tokens) continue;
+      body.pick.tokens.emplace();
+      for (std::int64_t t = 0; t < tokens; ++t) body.pick.tokens->push_back(request->first_token + t);
+      w.attempt(FaultClass::wrong_block_size, name_of(w, i) + ": whole blocks moved, with " + there.words, i, body);
+    }
+  }
+}
+
 }  // namespace
 
 void propose_arithmetic(Workshop& w) {
@@ -266,6 +288,7 @@ void propose_layouts(Workshop& w) {
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
+  propose_larger_blocks(w);
   propose_variants(w, [&](const layout::Cache& cache, std::size_t step) {
     std::vector<std::int64_t> others;  // strides of other views: numbers of another pool
     const Action& a = w.action(step);

@@ -23,6 +23,7 @@ FaultClass longer_or_shorter(const Request& was, const Request& now, const std::
 }  // namespace
 
 void propose_memories(Workshop& w) {
+  constexpr double mixed = 0.2;  // content of one request with the blocks of another
   const auto class_of = [&](const std::string& was, const std::string& now) -> FaultClass {
     const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
     if (p == w.script().memories.end() || q == w.script().memories.end()) return FaultClass::region_aliasing;
@@ -118,8 +119,10 @@ void propose_memories(Workshop& w) {
       if (a.op == Operation::write) {
         body = a;
         body.generation = other.generation;
+        w.dearer(mixed);
         w.attempt(FaultClass::stale_block, "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i),
                   i, body);
+        w.dearer(0);
       }
     }
   }
