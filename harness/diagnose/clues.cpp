@@ -21,6 +21,12 @@ bool brought(const Who& who, int backing, std::int64_t offset) {
 /// What was to be erased and is still there: content, or the bytes from before.
 bool erased_late(const Clue& clue) { return clue.untouched || content(clue.is); }
 
+std::uint64_t signature_of(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
+  std::uint64_t out = 0;
+  for (const auto& checks : o.bytes) out = extend_signature(out, checks[check].at(backing, offset));
+  return out;
+}
+
 bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
   bool fresh = true;
   for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
@@ -205,6 +211,7 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
         clue.untouched = b.zeroed || b.sparse
                              ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
+        if (clue.is.kind == Who::Kind::unknown) clue.signature = signature_of(o, out.check, b.ordinal, offset);
         ++out.wrong;
         out.untouched += clue.untouched;
         out.unknown += clue.is.kind == Who::Kind::unknown;

@@ -20,7 +20,8 @@ struct Clue {
   std::int64_t offset{0};
   Who must, is;
   bool wrong{false};
-  bool untouched{false};  ///< still holds its value from before the first write
+  bool untouched{false};       ///< still holds its value from before the first write
+  std::uint64_t signature{0};  ///< of a byte that is unknown: over all passes
 };
 
 struct Clues {

@@ -63,7 +63,7 @@ class Tracer {
       const Clue& read = *found->second;
       const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.backing == place.backing &&
                              clue.is.offset == place.offset;
-      if (!untouched && clue.is != read.is) continue;
+      if (!untouched && (clue.is != read.is || clue.signature != read.signature)) continue;
       run.from = place, run.follows = true;
       return true;
     }
@@ -98,7 +98,7 @@ class Tracer {
 
 class Facts {
  public:
-  /// `searched`: what is unknown was looked for byte by byte, and nothing had it.
+  /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
   Facts(const Script& script, const Arena& arena, const Names& names, bool searched)
       : arena_(arena), names_(names), seats_(script, arena), searched_(searched) {
     called_.requests = requests_of(script);
@@ -113,8 +113,10 @@ class Facts {
     for (const auto& [name, memory] : script.memories) {
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), name);
       if (memory.view.cache.empty() || known == called_.memories.end()) continue;
-      for (const layout::Plane& plane : cache_of(memory.view).planes)
+      for (const layout::Plane& plane : cache_of(memory.view).planes) {
         called_.planes[static_cast<int>(known - called_.memories.begin())].push_back(findings::plane_of(plane));
+        searched_ = searched_ && layout::bits(plane.dtype) >= 8;
+      }
     }
   }
 
@@ -211,7 +213,7 @@ class Facts {
       case Who::Kind::poison:
         out.kind = who.backing == clue.backing && who.offset == clue.offset ? Kind::nothing : Kind::poison;
         if (const Backing& b = arena_.backings()[static_cast<std::size_t>(who.backing)];
-            out.kind == Kind::nothing && b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
+            b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
           out.kind = Kind::unknown, out.text = "of poison";  // that a step filled in
         } else if (out.kind == Kind::poison) {
           out.text = (who.offset < 0 || who.offset >= b.bytes ? "a guard of " : "") + b.memory;
@@ -271,9 +273,9 @@ class Facts {
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
-    if (next.should.at[ContentAxis::channel] == findings::none &&
-        next.is.at[ContentAxis::channel] != last.is.at[ContentAxis::channel])
-      return false;
+    // A global scale has bytes and no channels.
+    const auto has_channels = [](const findings::Who& who) { return who.at[ContentAxis::channel] != findings::none; };
+    if (has_channels(next.should) != has_channels(next.is)) return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
   static bool advances(const findings::Who& from, const findings::Who& to, const findings::Fact& run) {

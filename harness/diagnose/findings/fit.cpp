@@ -145,8 +145,9 @@ class Places {
   std::unordered_map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> table_;
 };
 
-/// Where it lies says the rest.
+/// Where it lies says the rest, if it lies in a block.
 void forget_token(Point& point) {
+  if (point.at[Axis::block] == none) return;
   point.at[Axis::request] = point.at[Axis::token] = none;
   point.key = key_of(point.region, point.at);
 }
@@ -210,6 +211,11 @@ class Fitter {
     out.several = from.size() > 1;
     const Solved declared = solve(declared_of(places_.memory_of(out.region), tensors), axes, 0.75);
     out.declared = declared.strides;
+    const auto changed = [&](const auto& stride) {
+      const auto known = out.declared.find(stride.first);
+      return known != out.declared.end() && known->second != stride.second;
+    };
+    if (out.strides != out.declared && std::ranges::none_of(out.strides, changed)) return std::nullopt;
     if (out.strides == out.declared) {
       for (const auto& [key, base] : found.bases) {
         const auto known = declared.bases.find(key);
@@ -246,20 +252,14 @@ std::int64_t bytes_of(const std::vector<Fit>& fits) {
   return out;
 }
 
-}  // namespace
-
-std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bool read) {
-  const Fitter fitter(facts, read);
-  const std::vector<Point> points = fitter.points(some);
+/// One for all, or by the values of an axis.
+std::vector<Fit> fits_of(const Fitter& fitter, const std::vector<Point>& points) {
   std::vector<Fit> best;
   if (auto whole = fitter.fit(points)) best.push_back(std::move(*whole));
-  const auto all = [&](const std::vector<Fit>& fits) {
-    std::int64_t bytes = 0;
-    for (const Point& point : points) bytes += point.bytes;
-    return bytes_of(fits) == bytes;
-  };
-  for (const Axis axis : {Axis::component, Axis::kv, Axis::layer, Axis::head}) {
-    if (!best.empty() && all(best)) break;
+  std::int64_t all = 0;
+  for (const Point& point : points) all += point.bytes;
+  for (const Axis axis : {Axis::kv, Axis::layer, Axis::head}) {
+    if (bytes_of(best) == all) break;
     std::map<std::int64_t, std::vector<Point>> parts;
     for (const Point& point : points) parts[point.at[axis]].push_back(point);
     if (parts.size() < 2 || parts.size() > most_fits) continue;
@@ -270,6 +270,19 @@ std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bo
   }
   for (Fit& fit : best) std::ranges::sort(fit.facts);
   return best;
+}
+
+}  // namespace
+
+std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bool read) {
+  const Fitter fitter(facts, read);
+  // Data and scales have strides of their own.
+  std::map<std::int64_t, std::vector<Point>> components;
+  for (Point& point : fitter.points(some)) components[point.at[Axis::component]].push_back(std::move(point));
+  std::vector<Fit> out;
+  for (const auto& [component, points] : components)
+    for (Fit& fit : fits_of(fitter, points)) out.push_back(std::move(fit));
+  return out;
 }
 
 }  // namespace kvcts::findings

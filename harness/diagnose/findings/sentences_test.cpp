@@ -2,8 +2,8 @@
 // against the bytes (testing/evaluator.hpp). KVCTS_DRAWS=20000 draws more, KVCTS_FIRST_DRAW=17 begins there.
 //
 // Held to less than their words: a list that ends in "and 3 more" (its scope is not said in full: the count only); strides
-// (one distance for each value of the axes that they do not name); numbers that a step
-// decoded (not drawn: what_happened_test.cpp).
+// (one distance for each value of the axes that they do not name); bytes "of unknown origin" (any); an axis "in no simple
+// order" (free); sentences run by run and numbers that a step decoded (not drawn: what_happened_test.cpp).
 #include <gtest/gtest.h>
 
 #include <cstdlib>

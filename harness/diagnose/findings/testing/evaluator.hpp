@@ -178,7 +178,10 @@ class Evaluator {
       return [this, guard = m[1].matched, memory = std::string(m[2])](const Byte& b) { return was_in(b, memory, guard); };
     if (std::regex_match(what, m, follows))
       return [this, memory = std::string(m[1])](const Byte& b) { return follows_from(b, memory); };
-    if (what.ends_with("bytes of poison")) return with([](const Byte& b) { return b.is == b.poison; });
+    if (what.ends_with("bytes of poison"))  // of any place
+      return with([this](const Byte& b) {
+        return b.is == b.poison || std::ranges::any_of(p_.bytes, [&](const Byte& other) { return b.is == other.poison; });
+      });
     if (what.ends_with("bytes of unknown origin")) return with([](const Byte&) { return true; });
     if (what.ends_with("bytes that nothing here had"))
       return with(

@@ -74,7 +74,8 @@ class Reader {
       static const std::regex more(R"((.*) and (\d+) more)"), bytes(R"(bytes? (-?\d+)(?:\.\.(-?\d+))?)"),
           axis(R"((request|generation|layer|token|block|slot|head|channel)s? (.*))");
       std::smatch m;
-      if (std::regex_match(word, m, more)) to.shortened = true, word = std::string(m[1]);
+      const bool cut = std::regex_match(word, m, more);
+      if (cut) to.shortened = true, word = std::string(m[1]);
       if (std::regex_match(word, m, bytes)) {
         const std::int64_t begin = std::stoll(m[1]);
         to.range = {begin, m[2].matched ? std::stoll(m[2]) : begin};
@@ -89,6 +90,7 @@ class Reader {
       }
       if (!last) throw std::runtime_error("no axis: " + word);
       add(*last, word, to.scope[*last]);
+      if (cut) to.scope.erase(*last);
     }
   }
 
