@@ -226,13 +226,12 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
 }
 
 std::uint64_t identity_key(const Who& who) {
-  std::uint64_t key =
-      static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype) * 10 + who.byte;
+  std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype);
   const auto put = [&](std::int64_t value) {
     key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
     key ^= key >> 29;
   };
-  put(who.generation), put(who.kv), put(who.layer), put(who.token), put(who.head), put(who.channel);
+  put(who.byte), put(who.generation), put(who.kv), put(who.layer), put(who.token), put(who.head), put(who.channel);
   return key;
 }
 
