@@ -512,10 +512,9 @@ LateWrite OpenCase::recheck() {
       compare_consumer(i, producer_files, wrong);
   }
   late.bytes = wrong.bytes;
-  late.message = "bytes changed after completion was reported";
   if (!wrong.first.empty()) {
     const WrongByte& w = wrong.first[0];
-    late.message += fmt::format(", first at {} offset {} ({})", w.region, w.offset, w.where);
+    late.message = fmt::format("first at {} offset {} ({})", w.region, w.offset, w.where);
   }
   compared_ = now;
   return late;
