@@ -89,9 +89,10 @@ enum class FaultClass : std::uint8_t {
   hang_kernel,
   hang_transfer,
   crash,
+  raised,
   capability_mismatch,
 };
-inline constexpr int fault_class_count = 31;  ///< `none` included
+inline constexpr int fault_class_count = 32;  ///< `none` included
 std::string_view name(FaultClass fault);      ///< "axis-permuted", ...; "" for none
 std::string_view meaning(FaultClass fault);   ///< one sentence
 std::string_view advice(FaultClass fault);    ///< what to look at in the code

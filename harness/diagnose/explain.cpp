@@ -170,7 +170,8 @@ Explanation from_ending(const Evidence& e) {
     if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty())
       fault_class = FaultClass::capability_mismatch;
   }
-  return so(fault_class == FaultClass::none ? FaultClass::crash : fault_class);
+  if (fault_class != FaultClass::none) return so(fault_class);
+  return so(end.kind == "raised" ? FaultClass::raised : FaultClass::crash);
 }
 
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.

@@ -131,7 +131,7 @@ TEST(Text, AnExceptionIsSaidOnce) {
   r.diagnosis.text = "NameError: name 'x' is not defined";
   r.diagnosis.fault_class = FaultClass::truncated;
   EXPECT_FALSE(is_said(r)) << "a guess is marked as one";
-  r.diagnosis.fault_class = FaultClass::crash;
+  r.diagnosis.fault_class = FaultClass::raised, r.diagnosis.exact = true;
   EXPECT_TRUE(is_said(r));
   r.diagnosis.text = "something else";
   EXPECT_FALSE(is_said(r));

@@ -209,7 +209,7 @@ Diagnosis from_events(const Scene& scene) {
                          " dims, the tensor it received has " + m[2].str() + " (" + raised.value("type", "exception") +
                          ": " + text + ")");
     }
-    return finding(FaultClass::crash, false, raised.value("type", "exception") + ": " + text);
+    return finding(FaultClass::raised, true, raised.value("type", "exception") + ": " + text);
   }
   return {};
 }

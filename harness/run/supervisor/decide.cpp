@@ -135,12 +135,10 @@ void decide_raised(const Account& it, CaseResult& result) {
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
   if (result.diagnosis.fault_class == FaultClass::none) {
-    result.diagnosis.fault_class = FaultClass::crash;
-    result.diagnosis.text = "the code under test raised an exception without a specific type";
-    result.diagnosis.what_to_do = advice(FaultClass::crash);
+    result.diagnosis = plain(FaultClass::raised, "the code under test raised an exception without a specific type");
   }
   result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
-  if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != FaultClass::crash)
+  if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != FaultClass::raised)
     result.message = sentence_join(result.message, result.diagnosis.text);
   if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
   if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));

@@ -89,7 +89,7 @@ TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
   EXPECT_EQ(named.phase, Phase::registration);
   EXPECT_EQ(named.diagnosis.fault_class, FaultClass::rank_mismatch);
   EXPECT_NE(named.message.find("ValueError: not enough values to unpack (expected 5, got 3)"), std::string::npos);
-  EXPECT_EQ(result_of(ended, compared(Outcome::pass, 0)).diagnosis.fault_class, FaultClass::crash);
+  EXPECT_EQ(result_of(ended, compared(Outcome::pass, 0)).diagnosis.fault_class, FaultClass::raised);
 }
 
 TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
