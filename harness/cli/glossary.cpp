@@ -109,6 +109,11 @@ constexpr std::array terms{
     Term{"phase", "A part of a case with its own deadline, from resolve to diagnose.", ""},
     Term{"bytes", "Counts of a case: checked, planned, moved, expected and wrong.", ""},
     Term{"cause", "Failures with one outcome, fault class, phase and message.", ""},
+    Term{"sure", "The named cause alone explains all that was observed, among all that were tried, and nothing is in doubt.",
+         "Numbers that the case does not declare, two causes at once and a search cut short are doubts; the text says "
+         "which."},
+    Term{"rival", "Another cause, about as likely as the named one, that would have left the same bytes.",
+         "Change sizes or block ids so that the two differ, and run the case again."},
     Term{"look at", "Where to look first for a fault of this class.", ""},
     Term{"map", "A drawing of a failure: for each range of bytes what belongs there and what is there.", ""},
     Term{"digest", "A hash of memory or of data; equal digests mean equal bytes.", ""},

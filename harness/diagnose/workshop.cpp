@@ -1,5 +1,7 @@
 #include "diagnose/workshop.hpp"
 
+#include "diagnose/precedence.hpp"
+
 #include <algorithm>
 #include <string_view>
 
@@ -311,6 +313,7 @@ void Workshop::ask(const Family& family) {
   ++family_;
   if (common_->work.over()) return;
   cost_ = family.cost, dearer_ = 0;
+  asking_ = &family;
   constexpr std::int64_t of_each = 1000;  // no family starves those behind it
   allow(of_each);
   family.propose(*this);
@@ -347,6 +350,7 @@ bool Workshop::is_vast(const Bodies& bodies) {
 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement,
                        double base_agreement) {
+  if (Proposals* log = Proposals::current(); log != nullptr && asking_ != nullptr) log->add(asking_->name, fault_class);
   if (spent() || bodies == base_) return false;
   for (std::size_t step = 0; piece_ && step < bodies.size(); ++step) {
     if (step != piece_->step && bodies[step] != base_[step]) return false;

@@ -215,6 +215,7 @@ class Workshop {
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier families
   int family_{0};
+  const Family* asking_{nullptr};
   double cost_{0}, dearer_{0};
   std::vector<Partial> partial_;
   std::vector<std::uint64_t> agreeing_bytes_;  ///< prediction hashes, by the same index
@@ -233,7 +234,8 @@ struct Family {
   std::string name;
   double cost{0};  ///< of its proposals, but for what they add
   std::function<void(Workshop&)> propose;
-  bool of_pieces{false};  ///< searches of its own, by the other families
+  std::vector<FaultClass> classes{};  ///< of its proposals; {} = those of the other families
+  bool of_pieces{false};              ///< searches of its own, by the other families
 };
 /// What costs this much more than the cause is no other cause.
 inline constexpr double margin = 0.8;

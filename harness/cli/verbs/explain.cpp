@@ -1,5 +1,6 @@
 // kvcts explain: what a word of the suite means.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -117,9 +118,13 @@ int explain(const std::string& subject, const Globals& globals) {
 /// Which family of hypotheses names a fault when several explain every byte: the cheapest.
 int list_precedence(const Globals& globals) {
   nlohmann::json all = nlohmann::json::array();
-  for (const auto& [family, cost] : script::family_costs()) {
-    if (!globals.json) fmt::print("{:>4.1f}  {}\n", cost, family);
-    all.push_back({{"family", family}, {"cost", cost}});
+  for (const auto& [family, cost, classes] : script::family_costs()) {
+    std::vector<std::string_view> names;
+    for (const FaultClass one : classes) names.push_back(name(one));
+    if (!globals.json)
+      fmt::print("{:>4.2f}  {}: {}\n", cost, family,
+                 names.empty() ? "any class" : fmt::format("{}", fmt::join(names, ", ")));
+    all.push_back({{"family", family}, {"cost", cost}, {"classes", names}});
   }
   if (globals.json) fmt::print("{}\n", all.dump(2));
   return exit_as_expected;
@@ -133,8 +138,8 @@ Action declare(Command& command, const Globals& globals) {
                      "A word of the output, the id of anything in cases/, or a case id; without it, list the words");
   auto precedence = std::make_shared<bool>(false);
   command.add_flag("--precedence", *precedence,
-                   "List the families of explanations of a scripted failure with what they cost: of those that fit the "
-                   "cheapest names it");
+                   "List the families of explanations of a scripted failure with what they cost and the classes that they "
+                   "name: of those that fit the cheapest names it");
   return [=, &globals] {
     if (*precedence && !subject->empty()) throw UsageError("--precedence takes no subject; leave one of them out");
     return *precedence ? list_precedence(globals) : explain(*subject, globals);

@@ -5,7 +5,7 @@ namespace kvcts::script {
 
 std::vector<FamilyCost> family_costs() {
   std::vector<FamilyCost> out;
-  for (const Family& family : families()) out.push_back({family.name, family.cost});
+  for (const Family& family : families()) out.push_back({family.name, family.cost, family.classes});
   return out;
 }
 

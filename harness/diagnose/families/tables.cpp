@@ -1,4 +1,6 @@
 // Block tables that are right for something else: ids of another unit, of another time, of a larger pool.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -190,8 +192,8 @@ namespace {
 /// One id differs, and is a small number beside the pool, such as -1.
 bool one_beside(const Ids& table, const Ids& ids, const View& view) {
   constexpr std::int64_t near = 16;
-  std::int64_t blocks = 0, changed = 0, beside = 0;
-  for (const auto& plane : cache_of(view).planes) blocks = std::max(blocks, layout::domain(plane).hi[layout::Axis::block]);
+  const std::int64_t blocks = domain_of(view, layout::Axis::block).second;
+  std::int64_t changed = 0, beside = 0;
   for (std::size_t k = 0; k < ids.size(); ++k) {
     if (k < table.size() && ids[k] == table[k]) continue;
     ++changed;
@@ -214,9 +216,14 @@ void propose_outside(Workshop& w, bool beside_only) {
       const auto table = table_at(w, i, at_source);
       if (views.size() != 1 || !table || table->empty()) continue;
       const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
+      const std::int64_t blocks = domain_of(views[0], layout::Axis::block).second;
       const auto beyond = [&](const Ids& ids) {
+        Ids strangers;
+        for (const std::int64_t id : ids)
+          if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
         return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
-               ", beyond what the pool has, in " + name_of(w, i);
+               (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_words(strangers), blocks)) + " in " +
+               name_of(w, i);
       };
       const auto attempt = [&](const Ids& ids) {
         if (beside_only && !one_beside(*table, ids, views[0])) return;

@@ -1,0 +1,35 @@
+// The table of precedence names every class that a family proposes.
+#include "diagnose/precedence.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
+#include "diagnose/run.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::script {
+namespace {
+
+TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
+  const std::filesystem::path root = std::filesystem::path(checkout::source()) / "cases";
+  const catalogue::Catalogue catalogue(root);
+  Proposals proposals;
+  for (const auto& file : std::filesystem::directory_iterator(root / "faults")) {
+    for (const CaseSpec& spec : catalogue::read_case_file(file.path(), "", &catalogue))
+      if (spec.id.find('#') == std::string::npos) run_script(resolve_script(spec, catalogue), spec.seed);
+  }
+  EXPECT_GT(proposals.all().size(), 20U);
+  for (const FamilyCost& family : family_costs()) {
+    const auto seen = proposals.all().find(family.name);
+    if (family.classes.empty() || seen == proposals.all().end()) continue;
+    for (const FaultClass one : seen->second)
+      EXPECT_TRUE(std::ranges::find(family.classes, one) != family.classes.end()) << family.name << ": " << one;
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::script
