@@ -47,6 +47,7 @@ def attacks(folder: Path, out: Path) -> list[tuple[str, str, str, str]]:
         ("write-the-suite", "write-file", str(BUILD / "lib" / "kvcts" / "engines" / "kvcts_engine_memcpy.so"), "PASS"),
         ("write-the-cases", "add-file", str(folder / "cases"), "PASS"),
         ("write-the-machine", "add-file", "/etc", "PASS"),
+        ("write-a-setting", "write-file", "/proc/sys/kernel/core_pattern", "PASS"),
         ("know-its-id", "know-word", "attack/know-its-id"[::-1], "PASS"),
         ("know-the-verdict", "know-word", '"expected"'[::-1], "PASS"),
         ("leave-a-daemon", "leave-daemon", f"1{os.getpid()}.5", "{outcome: FAIL, contains: left a process behind}"),

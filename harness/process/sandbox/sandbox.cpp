@@ -196,6 +196,9 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
                                "--dev",
                                "/dev"};
   const auto add = [&](std::initializer_list<std::string> words) { out.insert(out.end(), words); };
+  // A fresh /proc has the machine's settings, and root may write them.
+  for (const char* settings : {"/proc/sys", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/sysrq-trigger"})
+    add({"--ro-bind-try", settings, settings});
   if (first) add({"--as-pid-1"});
   bool sys = false;
   for (const Grant& grant : grants()) {
