@@ -184,6 +184,14 @@ def check_sound(place: Place) -> None:
     ), seen
     good, words = place.second("good.kvcert", "c.json")
     assert good, words
+    # Which cases are replayed is drawn here: two answers about one package differ, and a seed repeats one.
+    drawn = [
+        re.search(r"chosen by seed ([0-9a-f]{16}),", place.kvcts("verify", "good.kvcert", "--replay", "1").out)[1]
+        for _ in range(2)
+    ]
+    assert drawn[0] != drawn[1], drawn
+    seen = place.kvcts("verify", "good.kvcert", "--replay", "1", "--replay-seed", drawn[0])
+    assert f"chosen by seed {drawn[0]}," in seen.out, seen
     page = (place.folder / "p.html").read_text()
     assert "What it does not mean" in page and "VERIFIED: P 1" in page and "<script" not in page, page[:800]
     again = place.certify("again.kvcert", "--challenge", "c.json", "--run", "good.kvcert.run")

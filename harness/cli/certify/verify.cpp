@@ -350,11 +350,11 @@ class Verifier {
   std::string replay() {
     std::vector<const json*> chosen;
     const auto wanted = static_cast<std::size_t>(std::max(1.0, static_cast<double>(ran_.size()) * options_.replay / 100));
-    // By their own hashes and the root's: before the run, no one could know which would be replayed.
+    // By nothing that the vendor writes: who can choose the package's bytes could choose the cases.
+    const std::string seed = options_.replay_seed.empty() ? new_challenge(0).secret.substr(0, 16) : options_.replay_seed;
     std::vector<std::pair<std::string, const json*>> order;
-    const std::string salt = certificate::hex(certificate::sha256(bytes_));
     for (const json* record : ran_)
-      order.emplace_back(certificate::hex(certificate::sha256(salt + record->at("id").get<std::string>())), record);
+      order.emplace_back(certificate::hex(certificate::sha256(seed + record->at("id").get<std::string>())), record);
     std::sort(order.begin(), order.end());
     for (std::size_t i = 0; i < std::min(wanted, order.size()); ++i) chosen.push_back(order[i].second);
     std::vector<std::string> wrong(chosen.size());
@@ -379,9 +379,9 @@ class Verifier {
         how, handlers);
     if (summary.interrupted) throw supervisor::Interrupted();
     for (const std::string& words : wrong)
-      if (!words.empty()) throw Wrong(words);
+      if (!words.empty()) throw Wrong(words + " (--replay-seed " + seed + ")");
     if (!undone.empty()) throw Undone(undone);
-    return fmt::format("{} cases run again here, with the same outcomes and bytes", chosen.size());
+    return fmt::format("{} cases run again here, chosen by seed {}, with the same outcomes and bytes", chosen.size(), seed);
   }
 
   const VerifyOptions& options_;

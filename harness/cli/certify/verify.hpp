@@ -11,10 +11,11 @@ namespace kvcts::cli {
 
 struct VerifyOptions {
   std::string package;
-  std::string key;        ///< public key of the vendor; "" = the one in the package, which the answer says
-  std::string challenge;  ///< "" = none
-  double replay{0};       ///< per cent of the cases that are run again here
-  std::string html;       ///< page for the customer; "" = none
+  std::string key;          ///< public key of the vendor; "" = the one in the package, which the answer says
+  std::string challenge;    ///< "" = none
+  double replay{0};         ///< per cent of the cases that are run again here
+  std::string replay_seed;  ///< chooses them; "" = drawn here and now, so that no vendor can know which
+  std::string html;         ///< page for the customer; "" = none
   int jobs{1};
 };
 

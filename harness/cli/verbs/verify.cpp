@@ -44,6 +44,10 @@ Action declare(Command& command, const Globals& globals) {
   command.add_option("--replay", o->replay, "Run this percentage of the cases again here; needs the product")
       .type_name("PERCENT")
       .range(0.0, 100.0);
+  command
+      .add_option("--replay-seed", o->replay_seed,
+                  "Run the cases again that this seed chooses, as an earlier verify printed it; default: drawn at random")
+      .type_name("SEED");
   command.add_option("--html", o->html, "Write a page for the customer: what was checked, and what it means")
       .type_name("FILE");
   command.add_option("-j,--jobs", o->jobs, "Number of negatives and replayed cases to run in parallel")
