@@ -192,6 +192,7 @@ Explanation from_kinds(const Evidence& e) {
     Explanation out =
         certain(fault_class, fmt::format("{} ({} of {} wrong bytes)", words, text::thousands(such), text::thousands(wrong)));
     out.recognised = true;
+    out.doubts.cut = true;  // two causes at once are not looked for
     return out;
   };
   if (only_scales && 2 * of_others >= wrong)
