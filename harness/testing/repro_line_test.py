@@ -97,7 +97,7 @@ def paste(run: Path, console: str, there: Path) -> int:
         case = re.search(r"^case +(\S+)$", done.stdout, re.M)
         assert case and case[1] in known, words
         then = known[case[1]]
-        outcome = re.search(r"^outcome +(.*) \(modelled\)$", done.stdout, re.M)
+        outcome = re.search(r"^outcome +(.*) \((?:modelled|executed on this CPU)\)$", done.stdout, re.M)
         assert outcome and outcome[1].split()[0] == then["outcome"], f"{words}\nthen: {then['outcome']}"
         assert then.get("diagnosis", {}).get("class", "") in outcome[1], f"{words}\nthen: {then.get('diagnosis')}"
         assert f"seed {then['seed']}," in done.stdout, words
