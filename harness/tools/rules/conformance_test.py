@@ -213,7 +213,7 @@ def parts() -> list[tuple]:
         (plain_write,),
         (beyond_refuting,),
         (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=deferred", "phase=release"),
-        (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=2000"),
+        (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=100000"),
         (lifetime, "writes-and-nothing-else", "afterwards: changed", "fault=late_write", "delay_us=900000"),
         (lifetime, "end-of-process", "SIGSEGV after close()", "fault=segv", "phase=exit"),
         (lifetime, "end-of-process", "status 3 after close()", "fault=exit3", "phase=exit"),
