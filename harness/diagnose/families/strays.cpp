@@ -1,6 +1,7 @@
 // Content that lies where no step puts it: an extra step wrote it, or one that reached further than it should.
 // Which request it is, which of its tokens and in which blocks is read off the bytes.
 #include <map>
+#include <ranges>
 
 #include "diagnose/families/tools.hpp"
 
@@ -18,30 +19,34 @@ struct Stray {
 };
 
 bool in_place(const Who& is, const Element& at, std::int64_t first_token, std::int64_t slots) {
-  return is.kind == Who::Kind::tag && is.component == at.component && is.byte == 0 && is.token >= first_token &&
-         (is.token - first_token) % slots == at.slot && is.kv == at.kv && is.layer == at.layer && is.head == at.head &&
-         is.channel == at.channel;
+  return is.token >= first_token && (is.token - first_token) % slots == at.slot && is.component == at.component &&
+         is.kv == at.kv && is.layer == at.layer && is.head == at.head && is.channel == at.channel;
 }
 
 std::vector<Stray> strays(const Workshop& w) {
+  std::multimap<std::uint32_t, std::string> requests;
+  for (const auto& [name, request] : w.script().requests) requests.emplace(request.generation, name);
   std::vector<Stray> out;
   for (const auto& [memory, declared] : w.script().memories) {
     if (declared.side == "store" || declared.view.cache.empty()) continue;
     View view = declared.view;
     view.of = memory;
-    for (const auto& [name, request] : w.script().requests) {
-      if (request.positions.contains(memory)) continue;
-      const Lens lens(view, w.evidence().arena, {}, {}, request.first_token);
-      Stray stray{name, memory, {}, {}, {}};
-      for (const Clue& clue : w.clues().all) {
-        if (!clue.wrong || clue.is.generation != request.generation) continue;
-        const auto at = lens.sees(clue.backing) ? lens.at({clue.backing, clue.offset}) : std::nullopt;
-        if (!at || at->block < 0 || !in_place(clue.is, *at, request.first_token, lens.slots())) continue;
+    const Lens lens(view, w.evidence().arena, {}, {}, 0);
+    std::map<std::string, Stray> found;
+    for (const Clue& clue : w.clues().all) {
+      if (!clue.wrong || clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || !lens.sees(clue.backing)) continue;
+      const auto at = lens.at({clue.backing, clue.offset});
+      if (!at || at->block < 0) continue;
+      const auto [begin, end] = requests.equal_range(clue.is.generation);
+      for (const auto& [generation, name] : std::ranges::subrange(begin, end)) {
+        const Request& request = w.script().requests.at(name);
+        if (request.positions.contains(memory) || !in_place(clue.is, *at, request.first_token, lens.slots())) continue;
+        Stray& stray = found.try_emplace(name, Stray{name, memory, {}, {}, {}}).first->second;
         ++stray.votes[(clue.is.token - request.first_token) / lens.slots()][at->block];
         stray.tokens.insert(clue.is.token), stray.layers.insert(clue.is.layer);
       }
-      if (!stray.votes.empty()) out.push_back(std::move(stray));
     }
+    for (auto& [name, stray] : found) out.push_back(std::move(stray));
   }
   return out;
 }
