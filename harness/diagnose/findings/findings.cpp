@@ -200,10 +200,9 @@ std::vector<Part> parts_of(const std::vector<Fact>& facts, const Indices& some) 
   return best;
 }
 
-/// Every value that content of a memory must have.
-Scope universe_of(const std::vector<Fact>& facts, Indices all) {
+/// Every value that these facts of content must have.
+Scope universe_of(const std::vector<Fact>& facts, const Indices& all) {
   Scope out;
-  std::erase_if(all, [&](std::size_t i) { return facts[i].should.kind != Who::Kind::element; });
   for (int a = 0; a < axis_count; ++a) {
     auto& values = out[static_cast<Axis>(a)];
     for (const std::size_t i : all) values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
@@ -248,9 +247,10 @@ class Memory {
   Memory(const std::vector<Fact>& facts, const Indices& all, const Names& names)
       : facts_(facts), all_(all), names_(names), planes_(planes_of(facts, all, names)) {
     std::map<std::int64_t, Indices> parts;
-    for (const std::size_t i : all) parts[facts[i].should.at[Axis::component]].push_back(i);
+    for (const std::size_t i : all)
+      if (facts[i].should.kind == Who::Kind::element) parts[facts[i].should.at[Axis::component]].push_back(i);
     for (const auto& [component, part] : parts) {
-      const Scope& one = components_[component] = universe_of(facts, part);
+      const Scope& one = content_[component] = universe_of(facts, part);
       universe_ = joined(std::move(universe_), one);
     }
   }
@@ -326,18 +326,23 @@ class Memory {
   }
   /// All that a scope of these facts could name: content where that was meant, else places; of their components.
   Scope universe(const Box& box) const {
-    const auto& components = box.scope.at(Axis::component);
     const bool content = facts_[box.facts.front()].should.kind == Who::Kind::element;
-    Scope out, all = content ? universe_ : places_of(planes_);
-    if (content) {
-      for (const std::int64_t component : components) out = joined(std::move(out), components_.at(component));
-    } else {
-      std::vector<Plane> some = planes_;
-      std::erase_if(some, [&](const Plane& p) { return !std::ranges::binary_search(components, p.low[Axis::component]); });
-      out = places_of(some);
-    }
-    out[Axis::component] = all[Axis::component];
+    const std::map<std::int64_t, Scope>& all = content ? content_ : places();
+    Scope out;
+    for (const std::int64_t component : box.scope.at(Axis::component))
+      if (const auto known = all.find(component); known != all.end()) out = joined(std::move(out), known->second);
+    out[Axis::component].clear();
+    for (const auto& [component, scope] : all) out[Axis::component].push_back(component);
     return out;
+  }
+  /// By component. A pool may have millions of blocks: made when it is first asked for.
+  const std::map<std::int64_t, Scope>& places() const {
+    if (places_.empty()) {
+      std::map<std::int64_t, std::vector<Plane>> parts;
+      for (const Plane& plane : planes_) parts[plane.low[Axis::component]].push_back(plane);
+      for (const auto& [component, part] : parts) places_.emplace(component, places_of(part));
+    }
+    return places_;
   }
 
   /// Facts of several sorts.
@@ -355,7 +360,8 @@ class Memory {
   const Names& names_;
   const std::vector<Plane> planes_;
   Scope universe_;
-  std::map<std::int64_t, Scope> components_;  ///< universe_, by component
+  std::map<std::int64_t, Scope> content_;  ///< universe_, by component
+  mutable std::map<std::int64_t, Scope> places_;
 };
 
 bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }

@@ -215,8 +215,9 @@ class Fitter {
       const auto known = out.declared.find(stride.first);
       return known != out.declared.end() && known->second != stride.second;
     };
-    if (out.strides != out.declared && std::ranges::none_of(out.strides, changed)) return std::nullopt;
-    if (out.strides == out.declared) {
+    if (out.strides != out.declared) {
+      if (std::ranges::none_of(out.strides, changed)) return std::nullopt;
+    } else {
       for (const auto& [key, base] : found.bases) {
         const auto known = declared.bases.find(key);
         if (known == declared.bases.end() || base == known->second) return std::nullopt;
