@@ -23,12 +23,14 @@ bool is_secret(const std::string& text) {
 
 }  // namespace
 
-Challenge new_challenge(std::int64_t negatives) {
+std::string random_digits(std::size_t count) {
   certificate::Digest bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     throw std::system_error(errno, std::generic_category(), "getrandom");
-  return {certificate::hex(bytes), negatives};
+  return certificate::hex(bytes).substr(0, count);
 }
+
+Challenge new_challenge(std::int64_t negatives) { return {random_digits(64), negatives}; }
 
 std::string to_text(const Challenge& challenge) {
   return nlohmann::json{{"challenge", 1}, {"negatives", challenge.negatives}, {"secret", challenge.secret}}.dump() + "\n";

@@ -15,6 +15,8 @@ struct Challenge {
   bool operator==(const Challenge&) const = default;
 };
 
+/// Random hexadecimal digits, from the system; at most 64.
+std::string random_digits(std::size_t count);
 Challenge new_challenge(std::int64_t negatives);
 /// JSON: {"challenge": 1, "negatives": 24, "secret": "..."} and nothing else, so that there is one text of a challenge.
 std::string to_text(const Challenge& challenge);
