@@ -50,15 +50,6 @@ bool heals(const ControlSpec& control) {
   return true;
 }
 
-/// Coordinates of a plane along an axis.
-std::int64_t extent_of(const layout::Plane& plane, layout::Axis axis) {
-  std::int64_t last = 0;
-  for (const auto& m : plane.modes) {
-    if (m.axis == axis) last += (m.extent - 1) * m.step;
-  }
-  return last + 1;
-}
-
 class Search {
  public:
   Search(const catalogue::Catalogue& catalogue, const Runner& run, const Options& options)
@@ -335,8 +326,7 @@ Sizes sizes_of(const ResolvedCase& c) {
          {layout::Axis::layer, layout::Axis::head, layout::Axis::channel, layout::Axis::slot, layout::Axis::block}) {
       std::int64_t extent = 1;
       for (const auto& plane : cache.planes) {
-        if (plane.component == layout::Component::data)
-          extent = std::max(extent, plane.origin[axis] + extent_of(plane, axis));
+        if (plane.component == layout::Component::data) extent = std::max(extent, layout::domain(plane).hi[axis]);
       }
       most(axis == layout::Axis::layer     ? "layers"
            : axis == layout::Axis::head    ? "heads"
