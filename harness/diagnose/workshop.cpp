@@ -310,7 +310,6 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
 
 void Workshop::ask(const Family& family) {
   begun_ = exact_.size();
-  ++family_;
   if (common_->work.over()) return;
   cost_ = family.cost, dearer_ = 0;
   asking_ = &family;
@@ -377,7 +376,7 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   } catch (const std::exception&) {
     return false;  // the proposal is impossible: coordinates that no content has
   }
-  Hypothesis hypothesis{fault_class, words, std::move(bodies), cost_ + dearer_, family_};
+  Hypothesis hypothesis{fault_class, words, std::move(bodies), cost_ + dearer_};
   if (all && !counts) {  // right bytes, but another number of them moved: only if nothing better turns up
     const auto alike = [&](const Hypothesis& other) { return other.fault_class == fault_class; };
     if (std::ranges::none_of(uncounted_, alike)) uncounted_.push_back(std::move(hypothesis));

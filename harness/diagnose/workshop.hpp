@@ -25,7 +25,6 @@ struct Hypothesis {
   std::string words;
   Bodies bodies;
   double cost{0};  ///< how unlikely it is a priori; of two that fit the cheaper one is the cause
-  int family{0};
 };
 
 struct Family;
@@ -214,7 +213,6 @@ class Workshop {
   std::optional<std::pair<const Clue*, const Clue*>> wrong_ends_;  ///< first and last wrong byte of data
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier families
-  int family_{0};
   const Family* asking_{nullptr};
   double cost_{0}, dearer_{0};
   std::vector<Partial> partial_;
@@ -237,7 +235,7 @@ struct Family {
   std::vector<FaultClass> classes{};  ///< of its proposals; {} = those of the other families
   bool of_pieces{false};              ///< searches of its own, by the other families
 };
-/// What costs this much more than the cause is no other cause.
+/// What costs this much more than the cause is no rival of it.
 inline constexpr double margin = 0.8;
 /// Ascending by cost. precedence.cpp
 const std::vector<Family>& families();
