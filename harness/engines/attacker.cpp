@@ -3,6 +3,7 @@
 // `target`: the path or word that some attacks need. Bytes are moved correctly, unless `corrupt` is 1.
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -181,11 +182,45 @@ std::string stretch_deadline(const std::string&) {
   }
 }
 
+/// Reports completion of a transfer that has moved nothing. The bytes come in the next call, from a thread, or after the
+/// reply that it sends in the worker's place; it then serves the worker's channel to the end.
+enum class Late : std::uint8_t { no, in_facts, in_a_thread, as_the_worker };
+
+std::string move_late(const std::string&) { return refused("moved after completion was reported"); }
+
+void move(std::span<const Move> moves) {
+  for (const Move& one : moves) std::memcpy(one.to, one.from, one.bytes);
+}
+
+[[noreturn]] void answer_for_the_worker(std::span<const Move> moves, std::uint64_t bytes) {
+  constexpr int channel = 3;
+  constexpr int requests_before = 4;  // hello, prepare, connect, plan
+  int sequence = requests_before;
+  const auto reply = [&](const std::string& more) {
+    const std::string text = R"({"ok":true,"seq":)" + std::to_string(++sequence) + more + "}";
+    const auto length = static_cast<std::uint32_t>(text.size());
+    std::string frame(reinterpret_cast<const char*>(&length), sizeof length);
+    frame += text;
+    if (::write(channel, frame.data(), frame.size()) < 0) ::_exit(0);
+  };
+  reply(R"(,"path":{"attack":"refused: answered"},"moved":)" + std::to_string(bytes));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  move(moves);
+  std::string request(1 << 16, 0);
+  pollfd entry{channel, POLLIN, 0};
+  while (::poll(&entry, 1, -1) > 0 && ::read(channel, request.data(), request.size()) > 0) {
+    if (request.find("\"bye\"") < request.find('}')) break;
+    reply("");
+  }
+  ::_exit(0);
+}
+
 struct Attack {
   std::string_view name;
   std::string (*make)(const std::string& target);
+  Late late{Late::no};
 };
-constexpr std::array<Attack, 19> attacks{{{"see-judges", see_judges},
+constexpr std::array<Attack, 22> attacks{{{"see-judges", see_judges},
                                           {"signal-judges", signal_judges},
                                           {"take-channel", take_channel},
                                           {"trace-judge", trace_judge},
@@ -203,7 +238,10 @@ constexpr std::array<Attack, 19> attacks{{{"see-judges", see_judges},
                                           {"into-kernel", into_kernel},
                                           {"reach-devices", reach_devices},
                                           {"know-word", know_word},
-                                          {"stretch-deadline", stretch_deadline}}};
+                                          {"stretch-deadline", stretch_deadline},
+                                          {"move-in-facts", move_late, Late::in_facts},
+                                          {"move-in-a-thread", move_late, Late::in_a_thread},
+                                          {"answer-for-the-worker", move_late, Late::as_the_worker}}};
 
 class AttackerEngine final : public SharedMemoryEngine {
  public:
@@ -221,7 +259,12 @@ class AttackerEngine final : public SharedMemoryEngine {
       throw Failure{KVCTS_E_INVALID, "unknown attack \"" + name + "\"; the list is in the engine's source, attacker.cpp"};
   }
 
+  ~AttackerEngine() override {
+    if (thread_.joinable()) thread_.join();
+  }
+
   std::map<std::string, std::string> facts() override {
+    if (attack_->late == Late::in_facts) move(moves_);
     auto out = SharedMemoryEngine::facts();
     if (!result_.empty()) out["attack"] = result_;
     return out;
@@ -231,13 +274,29 @@ class AttackerEngine final : public SharedMemoryEngine {
   void edit(std::vector<Move>&) override {
     if (result_.empty()) result_ = attack_->make(target_);
   }
+  bool moves_by_itself(std::span<const Move> moves) override {
+    moves_ = moves;
+    return attack_->late != Late::no;
+  }
   bool may_complete(std::span<const Move> moves) override {
+    if (attack_->late == Late::as_the_worker) {
+      std::uint64_t bytes = 0;
+      for (const Move& one : moves) bytes += one.bytes;
+      answer_for_the_worker(moves, bytes);
+    }
+    if (attack_->late == Late::in_a_thread && !thread_.joinable())
+      thread_ = std::thread([moves] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        move(moves);
+      });
     if (corrupt_ && !moves.empty() && moves[0].bytes > 0) moves[0].to[0] ^= std::byte{0x10};
     return true;
   }
 
  private:
   const Attack* attack_{nullptr};
+  std::span<const Move> moves_;
+  std::thread thread_;
   std::string target_, result_;
   bool corrupt_{false};
 };

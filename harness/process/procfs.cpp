@@ -132,6 +132,21 @@ bool catches_signal(pid_t pid, int signal) {
   return at != std::string::npos && (std::strtoull(text->c_str() + at + 8, nullptr, 16) >> (signal - 1) & 1) != 0;
 }
 
+bool stands_still(pid_t pid) {
+  const std::string folder = path_of(pid, "task");
+  DIR* tasks = ::opendir(folder.c_str());
+  if (tasks == nullptr) return true;
+  bool still = true;
+  while (const dirent* entry = still ? ::readdir(tasks) : nullptr) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string stat = read_text_file(folder + "/" + entry->d_name + "/stat");
+    const std::size_t at = stat.rfind(')');
+    still = at == std::string::npos || std::strchr("TtZX", stat[std::min(at + 2, stat.size() - 1)]) != nullptr;
+  }
+  ::closedir(tasks);
+  return still;
+}
+
 std::uint64_t private_bytes(pid_t pid) {
   const auto text = slurp(path_of(pid, "statm"));  // pages: size resident shared ...
   if (!text) return 0;

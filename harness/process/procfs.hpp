@@ -38,6 +38,8 @@ pid_t pid_inside(pid_t pid);
 pid_t child_in_namespace(pid_t parent, pid_t inner);
 /// Whether the process has a handler for the signal; false if gone.
 bool catches_signal(pid_t pid, int signal);
+/// Whether each of its threads is stopped or dead; true if gone.
+bool stands_still(pid_t pid);
 /// Resident bytes outside shared mappings; 0 if gone.
 std::uint64_t private_bytes(pid_t pid);
 /// A whole /proc file, or the reason why it is unreadable ("(Permission denied)").

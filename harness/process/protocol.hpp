@@ -24,10 +24,11 @@
 // Checker
 //   open     {key, case: <to_json(ResolvedCase)>}          -> ok {files:[{side, region, name, size, base, bytes}],
 //            total_bytes} + fds; phase allocate. Files are memfds sealed against shrinking and growing; base = guard +
-//            misalign; size = whole file. Side "snapshot": where a worker stores what it sees of the destination when
-//            completion is reported (snapshot.hpp).
+//            misalign; size = whole file.
 //   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both
 //            sides)
+//   see      {key}                                         -> ok {}   keeps what the destination holds: compare reports what
+//            had not arrived
 //   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be
 //            untouched. Omit moved/planned when unknown. `outcome` in the reply covers bytes and counts only.
@@ -36,9 +37,7 @@
 //            state true: report how much had arrived (hung, crashed). events: what workers replied or raised, in order,
 //            last how the case ended if it failed: {phase, role, refused|raised|hang|crash: {...}}. Never the case's
 //            expected outcome.
-//   look     {key, region: name, offset, bytes}             -> ok {hex}   current bytes of a region, guards below 0. Also
-//            compares the bytes that a worker saw when completion was reported with the current ones: a difference had not
-//            arrived.
+//   look     {key, region: name, offset, bytes}             -> ok {hex}   current bytes of a region, guards below 0
 //   recheck  {key}                                         -> ok {late: <to_json(LateWrite)>}   changes since the last
 //            compare or recheck
 //   close    {key}                                         -> ok {}
@@ -50,15 +49,13 @@
 //            instead of an engine. Then there is no plan, transfer goes to both workers, and prepare has ports
 //   prepare  {key, case: <worker_view>, files:[...], forget:[keys]} + fds -> ok {metadata: base64, regions}     phase
 //            register. Forgets old cases, maps whole memory files, gives the connector its tensors, registers regions with
-//            the engine ("both" connects its two sides here: no metadata, no connect). files: from the reply to open, each
-//            with its number there (index); shown: files of the other side, mapped for reading, for the snapshot; hidden
-//            from the engine
+//            the engine ("both" connects its two sides here: no metadata, no connect). files: from the reply to open
 //   connect  {key, peer: {role, metadata}}                 -> ok {}                                      phase register
 //   upload   {key}  -> ok {}     if the engine has a memory_provider: copies the files into its memory, before each pass;
 //            phase transfer
 //   download {key}  -> ok {}     copies them back after each pass, and again after each end; phase complete
 //   plan     {key}                                         -> ok {copies, bytes, relayout, sample:[first 64 copies], digest}
-//   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{transfer, complete}}  phases transfer,
+//   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{complete}}  phases transfer,
 //            complete
 //   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase
 //            read back. Requests are kept until they are released; when one fails, all unfinished ones are released at once
@@ -72,6 +69,10 @@
 //   bye      {}                                            no reply: exits, running the plug-in's destructors and exit
 //            handlers
 //   A target (the side that does not post) keeps calling its engine's progress() while it waits for a request.
+//
+// Completion. A worker counts it on its status page, then stops itself and what it started; its warden reports the stop.
+// The supervisor has everything stopped (proven thread by thread), asks the checker to see, and resumes all. A reply to
+// transfer that nothing announced is an announcement. The same is done around each recheck.
 //
 // Status page: one memfd per worker (status.hpp), written by the worker, read by the supervisor at any time: phase
 // and when it was entered, the key, progress done/total, a note. The supervisor derives deadlines from it and

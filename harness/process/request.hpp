@@ -10,8 +10,8 @@
 
 namespace kvcts::process {
 
-enum class WardenRequest : std::uint8_t { spawn, kill };
-enum class CheckerRequest : std::uint8_t { hello, open, fill, compare, recheck, look, close };
+enum class WardenRequest : std::uint8_t { spawn, kill, stop, resume };
+enum class CheckerRequest : std::uint8_t { hello, open, fill, see, compare, recheck, look, close };
 enum class WorkerRequest : std::uint8_t {
   hello,
   prepare,
@@ -32,16 +32,16 @@ enum class WorkerRequest : std::uint8_t {
 template <class R>
 inline constexpr std::array<std::string_view, 0> request_words{};
 template <>
-inline constexpr std::array<std::string_view, 2> request_words<WardenRequest>{"spawn", "kill"};
+inline constexpr std::array<std::string_view, 4> request_words<WardenRequest>{"spawn", "kill", "stop", "resume"};
 template <>
-inline constexpr std::array<std::string_view, 7> request_words<CheckerRequest>{"hello",   "open", "fill", "compare",
-                                                                               "recheck", "look", "close"};
+inline constexpr std::array<std::string_view, 8> request_words<CheckerRequest>{"hello",   "open",    "fill", "see",
+                                                                               "compare", "recheck", "look", "close"};
 template <>
 inline constexpr std::array<std::string_view, 13> request_words<WorkerRequest>{
     "hello", "prepare", "connect", "upload", "download", "plan", "transfer",
     "read",  "end",     "close",   "cancel", "forget",   "bye",
 };
-static_assert(request_words<WardenRequest>.size() == static_cast<std::size_t>(WardenRequest::kill) + 1);
+static_assert(request_words<WardenRequest>.size() == static_cast<std::size_t>(WardenRequest::resume) + 1);
 static_assert(request_words<CheckerRequest>.size() == static_cast<std::size_t>(CheckerRequest::close) + 1);
 static_assert(request_words<WorkerRequest>.size() == static_cast<std::size_t>(WorkerRequest::bye) + 1);
 

@@ -18,6 +18,7 @@ struct StatusPage {
   std::atomic<std::int64_t> phase_since_ns{0};  ///< CLOCK_MONOTONIC
   std::atomic<std::uint64_t> done{0};           ///< progress in bytes, descriptors or tokens; the note says which
   std::atomic<std::uint64_t> total{0};          ///< 0 = unknown
+  std::atomic<std::uint64_t> completions{0};    ///< transfers that were reported complete: announced by a stop
   char note[1024]{};                            ///< e.g. "reader flashinfer-decode: thread block 2 of 8, 4294967192 tokens"
 };
 

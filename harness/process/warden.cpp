@@ -32,6 +32,8 @@ using nlohmann::json;
 
 constexpr std::int64_t kill_patience_ns = 5'000'000'000;  // SIGKILL acts immediately, except on a process in D state
 constexpr int scan_interval_ms = 4;
+constexpr std::int64_t stop_patience_ns = 2'000'000'000;
+constexpr int stops_in_a_row = 50;
 
 struct Child {
   std::uint64_t id{0};
@@ -47,6 +49,13 @@ struct Kill {
   std::int64_t since_ns{0};
   int clean_scans{0};
 };
+
+json words_of(const ProcessStat& stat) {
+  return {{"pid", stat.pid},
+          {"state", std::string(1, stat.state)},
+          {"command", stat.command},
+          {"wchan", read_proc_text(stat.pid, "wchan")}};
+}
 
 /// Everything that execve needs, built before fork(): a child may call only async-signal-safe functions.
 struct Image {
@@ -160,10 +169,17 @@ class Warden {
         return spawn(request);
       case WardenRequest::kill:
         return kill(request);
+      case WardenRequest::stop:
+        return stop(request);
+      case WardenRequest::resume:
+        return send_signal(tree_of(request), SIGCONT);
     }
   }
 
-  void kill(const Message& request) {
+  void kill(const Message& request) { kills_.push_back(tree_of(request)); }
+
+  /// What belongs to a spawn.
+  Kill tree_of(const Message& request) {
     Kill kill;
     kill.id = request.body.value("id", std::uint64_t{0});
     kill.since_ns = now_ns();
@@ -172,7 +188,41 @@ class Warden {
       if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
       kill.mark = known->second.second;
     }
-    kills_.push_back(std::move(kill));
+    return kill;
+  }
+
+  /// All of it that lives. Process 1 of a sandbox sees nothing else.
+  std::vector<ProcessStat> living(const Kill& tree) {
+    std::vector<ProcessStat> all = all_processes();
+    if (self_ != 1) return victims(all, tree);
+    std::erase_if(all, [&](const ProcessStat& stat) { return stat.pid == self_ || stat.dead(); });
+    return all;
+  }
+
+  void send_signal(const Kill& tree, int number) {
+    if (self_ == 1) {
+      ::kill(-1, number);  // no fork slips through
+      return;
+    }
+    for (const ProcessStat& stat : living(tree)) ::kill(stat.pid, number);
+  }
+
+  /// Returns when every thread stands. Sent again and again: a process can be resumed by another that still runs. Now and
+  /// then all go on for a moment: one that waits in vfork() for its stopped child cannot stop.
+  void stop(const Message& request) {
+    const Kill tree = tree_of(request);
+    std::vector<ProcessStat> moving;
+    for (int round = 1;; ++round) {
+      send_signal(tree, round % stops_in_a_row == 0 ? SIGCONT : SIGSTOP);
+      moving = living(tree);
+      std::erase_if(moving, [](const ProcessStat& stat) { return stands_still(stat.pid); });
+      if (moving.empty() || now_ns() - tree.since_ns > stop_patience_ns) break;
+      ::usleep(static_cast<useconds_t>(std::min(round * 20, 1000)));
+    }
+    reap();  // the stops that this caused are reported before it
+    json left = json::array();
+    for (const ProcessStat& stat : moving) left.push_back(words_of(stat));
+    channel_.queue({{"event", "still"}, {"id", tree.id}, {"left", left}});
   }
 
   void spawn(const Message& request) {
@@ -219,8 +269,13 @@ class Warden {
     for (;;) {
       int status = 0;
       rusage usage{};
-      const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
+      const pid_t pid = ::wait4(-1, &status, WNOHANG | WUNTRACED, &usage);
       if (pid <= 0) return;
+      if (WIFSTOPPED(status)) {
+        if (const auto child = children_.find(pid); child != children_.end())
+          channel_.queue({{"event", "stopped"}, {"id", child->second.id}});
+        continue;
+      }
       for (Kill& kill : kills_) {  // its pid may be reused from now on
         std::erase(kill.roots, pid);
         if (kill.killed.erase(pid) != 0) kill.ended.insert(pid);
@@ -283,11 +338,7 @@ class Warden {
       }
       json left = json::array();
       if (kill->clean_scans < 2)
-        for (const ProcessStat& stat : alive)
-          left.push_back({{"pid", stat.pid},
-                          {"state", std::string(1, stat.state)},
-                          {"command", stat.command},
-                          {"wchan", read_proc_text(stat.pid, "wchan")}});
+        for (const ProcessStat& stat : alive) left.push_back(words_of(stat));
       reap();
       for (const auto& [pid, began] : kill->killed) kill->ended.insert(pid);
       channel_.queue({{"event", "killed"},

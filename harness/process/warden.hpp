@@ -12,10 +12,14 @@
 //   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds
 //                                      fds become 1, 2, 3, ... of the child; 0 is /dev/null
 //   {op:"kill", id}                    kills the process tree of that spawn, and everything with its mark
+//   {op:"stop", id}                    stops what a kill would end (as process 1 of a sandbox: everything in it)
+//   {op:"resume", id}                  undoes that
 // Events (any order, any time):
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}
 //   {event:"killed", id, pids:[killed], left:[{pid, state, command, wchan}], ms}
+//   {event:"stopped", id}              that child stopped, by whatever signal
+//   {event:"still", id, left:[..]}     the reply to stop: every thread stands; left: those that do not after 2 s
 #pragma once
 
 #include <sys/types.h>

@@ -244,6 +244,44 @@ TEST_F(WardenTest, KillsOneThatKeepsForking) {
   EXPECT_TRUE(alive(run_).empty());
 }
 
+TEST_F(WardenTest, StopsATreeUntilItIsResumed) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / run_;
+  std::filesystem::create_directory(folder);
+  const auto counts = [&](const char* name) {
+    return "n=0; while :; do n=$((n+1)); echo $n > " + (folder / name).string() + "; done";
+  };
+  const auto read = [&](const char* name) { return read_text_file((folder / name).string()); };
+  spawn(1, "setsid sh -c '" + counts("child") + "' & " + counts("own"));
+  spawn(2, "sleep 60");
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(eventually([&] { return !read("child").empty() && !read("own").empty(); }));
+    channel_.send({{"op", "stop"}, {"id", 1}});
+    ASSERT_TRUE(wait_for("still", 1)["left"].empty());
+    const std::string child = read("child"), own = read("own");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(read("child"), child);
+    EXPECT_EQ(read("own"), own);
+    channel_.send({{"op", "resume"}, {"id", 1}});
+    EXPECT_TRUE(eventually([&] { return read("child") != child && read("own") != own; }));
+  }
+  EXPECT_TRUE(kill(1)["left"].empty());
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(WardenTest, StopsOneThatKeepsForking) {
+  spawn(1, "while :; do (sleep 0.001; :) & done");
+  channel_.send({{"op", "stop"}, {"id", 1}});
+  EXPECT_TRUE(wait_for("still", 1)["left"].empty());
+  EXPECT_TRUE(kill(1)["left"].empty());
+}
+
+TEST_F(WardenTest, TellsThatAChildStoppedItself) {
+  spawn(1, "kill -STOP $$; exit 5");
+  wait_for("stopped", 1);
+  channel_.send({{"op", "resume"}, {"id", 1}});
+  EXPECT_EQ(WEXITSTATUS(wait_for("exit", 1)["status"].get<int>()), 5);
+}
+
 TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   read_line();

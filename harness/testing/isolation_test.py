@@ -16,8 +16,8 @@ from kvtest import BUILD, KVCTS, ROOT, finish, memory_files, need_program, resul
 
 ENTRY = "engine: attacker\ntitle: tries to reach what judges it\nplugin: kvcts_engine_attacker\nprocesses: 2\nsetup_ms: 5\n"
 CASE = (
-    "case: attack/{name}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: "
-    "{{layout: vllm-fa-hnd}}\nengine: attacker\n"
+    "case: attack/{name}\ngeometry: {{base: small, layers: 1, blocks: {blocks}}}\n"
+    "producer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: vllm-fa-hnd}}\nengine: attacker\n"
     "engine_options: {{attack: {attack}, target: '{target}', corrupt: '{corrupt}'}}\ndeadlines: {{transfer: 1s, "
     "complete: 1s}}\nexpected: {expected}\n"
 )
@@ -38,6 +38,14 @@ REFUSED = [
 ]
 
 
+LATE = ["move-in-facts", "move-in-a-thread", "answer-for-the-worker"]
+
+
+def blocks(name: str) -> int:
+    """Of the pool: comparing it takes longer than the wait of a worker's impostor."""
+    return 4096 if name == "answer-for-the-worker" else 64
+
+
 def attacks(folder: Path, out: Path) -> list[tuple[str, str, str, str]]:
     """Name, attack, target, expected."""
     mark = f"attacker-{os.getpid()}"
@@ -51,6 +59,7 @@ def attacks(folder: Path, out: Path) -> list[tuple[str, str, str, str]]:
         ("know-its-id", "know-word", "attack/know-its-id"[::-1], "PASS"),
         ("know-the-verdict", "know-word", '"expected"'[::-1], "PASS"),
         ("leave-a-daemon", "leave-daemon", f"1{os.getpid()}.5", "{outcome: FAIL, contains: left a process behind}"),
+        *((name, name, "-", "{outcome: FAIL, contains: before the data had arrived}") for name in LATE),
         ("stretch-its-deadline", "stretch-deadline", "-", "{outcome: HANG}"),
     ]
 
@@ -61,11 +70,11 @@ def tried(folder: Path, user: int | None) -> None:
     file = folder / "attacks.yaml"
     # All of it again with wrong bytes: no attack makes a pass of them.
     cases = [
-        CASE.format(name=name, attack=attack, target=target, corrupt="0", expected=expected)
+        CASE.format(name=name, attack=attack, target=target, corrupt="0", expected=expected, blocks=blocks(name))
         for name, attack, target, expected in rows
     ]
     cases += [
-        CASE.format(name=name + "-corrupt", attack=attack, target=target, corrupt="1", expected="FAIL")
+        CASE.format(name=name + "-corrupt", attack=attack, target=target, corrupt="1", expected="FAIL", blocks=64)
         for name, attack, target, expected in rows
         if expected == "PASS"
     ]

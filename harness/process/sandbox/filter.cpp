@@ -52,6 +52,7 @@ constexpr std::array refused{
     SCMP_SYS(acct),
     SCMP_SYS(settimeofday),
     SCMP_SYS(clock_settime),
+    SCMP_SYS(io_uring_setup),       // works on while its process is stopped
 #if !defined(__SANITIZE_ADDRESS__)  // LeakSanitizer uses it to stop the threads of its process
     SCMP_SYS(ptrace),
 #endif

@@ -34,6 +34,9 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
       case CheckerRequest::fill:
         reply = open_case(request).fill(request.value("pass", 0));
         break;
+      case CheckerRequest::see:
+        open_case(request).see();
+        break;
       case CheckerRequest::compare:
         reply["report"] = to_json(compare(request));
         break;

@@ -107,6 +107,10 @@ class Bench {
     return report_from_json(reply.at("report"));
   }
   const ResolvedCase& resolved() const { return case_; }
+  void see() {
+    std::vector<int> fds;
+    EXPECT_TRUE(checker_.handle({{"op", "see"}, {"key", 1}}, fds).value("ok", false));
+  }
   LateWrite recheck() {
     std::vector<int> fds;
     return late_write_from_json(checker_.handle({{"op", "recheck"}, {"key", 1}}, fds).at("late"));
@@ -185,6 +189,45 @@ TEST(Checker, WholeBlocksMayBringTheTail) {
   expect_pass(s);
   s.consumer = "L x K B H N C";
   expect_pass(s);
+}
+
+TEST(Checker, WhatComesAfterCompletionHadNotArrived) {
+  for (const std::int64_t blocks : {std::int64_t{8}, std::int64_t{40000}}) {  // its bytes, and digests of its pages
+    Pair setup;
+    setup.geometry.blocks = blocks;
+    Bench bench{setup};
+    const auto plan = bench.plan();
+    bench.execute(plan);
+    bench.see();
+    EXPECT_EQ(bench.compare().outcome, Outcome::pass) << blocks;
+  }
+  Pair setup;
+  Bench bench{setup};
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const Copy last = plan.copies.back();
+  std::uint8_t* byte = bench.at(false, last.dst, last.dst_offset + last.bytes - 1);
+  *byte ^= 0x80;
+  bench.see();
+  *byte ^= 0x80;
+  const Report report = bench.compare();
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_EQ(report.diagnosis.fault_class, FaultClass::read_before_ready) << report.message;
+  EXPECT_NE(report.message.find("that moment 1 bytes differed from now"), std::string::npos) << report.message;
+  bench.see();  // the last look counts
+  EXPECT_EQ(bench.compare().outcome, Outcome::pass);
+}
+
+TEST(Checker, ALargeDestinationIsSeenToo) {
+  Pair setup;
+  setup.geometry.blocks = 40000;
+  Bench bench{setup};
+  const auto plan = bench.plan();
+  bench.see();
+  bench.execute(plan);
+  const Report report = bench.compare();
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_EQ(report.diagnosis.fault_class, FaultClass::read_before_ready) << report.message;
 }
 
 TEST(Checker, PartOfATailIsAnOverrun) {

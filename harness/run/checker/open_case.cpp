@@ -11,7 +11,6 @@
 #include "diagnose/sides/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
-#include "process/snapshot.hpp"
 #include "run/checker/arrivals.hpp"
 #include "run/checker/lowering.hpp"
 #include "scene/oracle/tail.hpp"
@@ -35,7 +34,8 @@ std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
 
 Diagnosis certain(FaultClass fault_class, std::string words) { return named({{fault_class, std::move(words)}}, ""); }
 
-constexpr std::size_t shown = 8;  // wrong places kept for display
+constexpr std::size_t shown = 8;                                // wrong places kept for display
+constexpr std::size_t seen_whole = 64 << 20, seen_page = 4096;  // bytes
 /// Bytes of all files: more than this is not told step by step, for each trial plays the steps.
 constexpr std::size_t told_at_most = 1 << 20;
 
@@ -66,11 +66,6 @@ OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_
   if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
     add({Side::consumer, -1, 0, 0, "reader/output", bytes});
   }
-  // Both sides of a connector program report completion; with an engine, the side that posts. The checker cannot read
-  // a provider's memory.
-  const int watchers = case_.connector.kind == "program" ? 2 : case_.engine.options.contains("memory_provider") ? 0 : 1;
-  for (int i = 0; i < watchers; ++i)
-    snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
 }
 
 json OpenCase::describe() const {
@@ -88,20 +83,19 @@ json OpenCase::describe() const {
                      {"bytes", f.shape.bytes}});
     total += f.shape.size;
   }
-  for (std::size_t i = 0; i < snapshots_.size(); ++i) files.push_back({{"side", "snapshot"}, {"region", i}});
   return {{"files", std::move(files)}, {"total_bytes", total}};
 }
 
 std::vector<int> OpenCase::descriptors() const {
   std::vector<int> out;
   for (const auto& f : files_) out.push_back(f.memory.fd.get());
-  for (const auto& s : snapshots_) out.push_back(s.get());
   return out;
 }
 
 json OpenCase::fill(int pass) {
   const auto start = now_ns();
   pass_ = pass;
+  seen_.clear();
   if (pass == 0) digests_ = {};
   std::int64_t bytes = 0;
   for (auto& f : files_) {
@@ -177,33 +171,47 @@ void OpenCase::compare_output(Wrong& wrong) {
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
-OpenCase::Wrong OpenCase::compare_snapshot() const {
-  // The later of two: a program's transfer is over when both sides report it.
-  std::vector<process::Mapping> maps;
-  std::optional<process::SnapshotView> last;
-  for (const auto& file : snapshots_) {
-    maps.emplace_back(file.get(), 0, false, process::Pages::as_touched);
-    auto view = process::read_snapshot(maps.back().bytes());
-    if (view && (!last || view->began_ns > last->began_ns)) last = std::move(view);
+void OpenCase::see() {
+  seen_.clear();
+  std::size_t total = 0;
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) total += files_[i].bytes().size();
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const auto now = files_[i].bytes();
+    Seen seen{i, {}, {}};
+    if (total <= seen_whole) seen.bytes.assign(now.begin(), now.end());
+    for (std::size_t at = 0; at < now.size() && seen.bytes.empty(); at += seen_page)
+      seen.pages.push_back(kernels::digest(now.subspan(at, std::min(seen_page, now.size() - at))));
+    seen_.push_back(std::move(seen));
   }
+}
+
+OpenCase::Wrong OpenCase::compare_seen() const {
   Wrong early;
-  if (!last) return early;
-  for (const auto& piece : last->pieces) {
-    if (piece.file >= files_.size()) continue;
-    const File& file = files_[piece.file];
+  const auto note = [&](const File& file, std::size_t at, std::span<const std::uint8_t> then) {
+    WrongByte w;
+    w.region = file.region.name;
+    w.offset = static_cast<std::int64_t>(at) - file.shape.base;
+    w.expected = hex(file.bytes(), static_cast<std::int64_t>(at));
+    w.observed = hex(then, static_cast<std::int64_t>(at));
+    w.where = oracle::where(case_, file.region, w.offset);
+    early.first.push_back(std::move(w));
+  };
+  for (const Seen& seen : seen_) {
+    const File& file = files_[seen.file];
     const auto now = file.bytes();
-    if (piece.offset > now.size() || piece.bytes.size() > now.size() - piece.offset) continue;
-    if (std::memcmp(piece.bytes.data(), now.data() + piece.offset, piece.bytes.size()) == 0) continue;
-    for (std::size_t b = 0; b < piece.bytes.size(); ++b) {
-      if (piece.bytes[b] == now[piece.offset + b]) continue;
-      if (early.bytes++ > 0) continue;
-      WrongByte w;
-      w.region = file.region.name;
-      w.offset = static_cast<std::int64_t>(piece.offset + b) - file.shape.base;
-      w.expected = hex(now, static_cast<std::int64_t>(piece.offset + b));
-      w.observed = hex(piece.bytes, static_cast<std::int64_t>(b));
-      w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
-      early.first.push_back(std::move(w));
+    for (std::size_t at = 0; at < now.size(); at += seen_page) {
+      const std::size_t count = std::min(seen_page, now.size() - at);
+      if (!seen.pages.empty()) {
+        if (seen.pages[at / seen_page] == kernels::digest(now.subspan(at, count))) continue;
+        if (early.bytes == 0) note(file, at, {});
+        early.bytes += static_cast<std::int64_t>(count);
+        continue;
+      }
+      if (std::memcmp(seen.bytes.data() + at, now.data() + at, count) == 0) continue;
+      for (std::size_t b = at; b < at + count; ++b) {
+        if (seen.bytes[b] == now[b]) continue;
+        if (early.bytes++ == 0) note(file, b, seen.bytes);
+      }
     }
   }
   return early;
@@ -452,13 +460,13 @@ Report OpenCase::compare(const json& request) {
     std::optional<Diagnosis> other =
         miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
     if (!other) {
-      if (const Wrong early = compare_snapshot(); early.bytes > 0) {
+      if (const Wrong early = compare_seen(); early.bytes > 0) {
         const WrongByte& w = early.first[0];
-        other = certain(FaultClass::read_before_ready,
-                        fmt::format("completion was reported before the data had arrived: at that "
-                                    "moment {} of the compared bytes differed from now, first "
-                                    "at {} offset {} ({})",
-                                    early.bytes, w.region, w.offset, w.where));
+        other = certain(
+            FaultClass::read_before_ready,
+            fmt::format("completion was reported before the data had arrived: at that moment {} bytes {}differed "
+                        "from now, first at {} offset {} ({})",
+                        early.bytes, seen_.front().pages.empty() ? "" : "in pages that ", w.region, w.offset, w.where));
         report.phase = Phase::complete;
         report.first_wrong.push_back(w);
       }

@@ -28,7 +28,11 @@ class OpenCase {
 
   /// Writes poison and tags: the state before the transfer.
   nlohmann::json fill(int pass);
-  /// Compares every byte of every file with its expected value; diagnoses a mismatch.
+  /// Keeps what the destination holds now, when completion is reported. A later call replaces it: a program's transfer is
+  /// over when both sides report it.
+  void see();
+  /// Compares every byte of every file with its expected value, and what was seen with what is there now; diagnoses a
+  /// mismatch.
   Report compare(const nlohmann::json& request);
   /// Current bytes of a region: {"hex"}. Throws std::runtime_error if there is no such region or byte.
   nlohmann::json look(const std::string& region, std::int64_t offset, std::int64_t bytes) const;
@@ -49,6 +53,13 @@ class OpenCase {
 
   struct Traced;
 
+  /// A file's bytes or, if the destination is large, a digest of each page.
+  struct Seen {
+    std::size_t file;
+    std::vector<std::uint8_t> bytes;
+    std::vector<std::uint64_t> pages;
+  };
+
   struct Differences {
     Wrong source, target, output;
     std::int64_t checked{0};  ///< bytes
@@ -62,8 +73,8 @@ class OpenCase {
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
   void write_output(const File& file, std::span<std::uint8_t> out, bool expected) const;
   void compare_output(Wrong& wrong);
-  /// Compares what a worker saw when completion was reported with the current bytes: a difference had not arrived.
-  Wrong compare_snapshot() const;
+  /// Compares what was seen when completion was reported with the current bytes: a difference had not arrived.
+  Wrong compare_seen() const;
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
@@ -80,8 +91,8 @@ class OpenCase {
   const ResolvedCase case_;
   std::unique_ptr<Content> content_;
   int pass_{0};
-  std::vector<File> files_;                   ///< producer, consumer, output
-  std::vector<process::UniqueFd> snapshots_;  ///< one per worker that sees completion (process/snapshot.hpp)
+  std::vector<File> files_;  ///< producer, consumer, output
+  std::vector<Seen> seen_;
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};

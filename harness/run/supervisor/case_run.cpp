@@ -35,24 +35,14 @@ Child& Lane::initiator(const ResolvedCase& c) const {
   return c.op == Direction::read ? *workers_->children.back() : *workers_->children.front();
 }
 
-/// The memory files that a worker receives: its own side's, and what it needs to see the destination when completion
-/// is reported.
+/// The memory files that a worker receives: its own side's.
 nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
   const bool pair = workers_->children.size() == 2;
   const bool is_producer = &child == workers_->children.front().get();
-  const bool sees_completion = is_program(a.resolved) || &child == &initiator(a.resolved);
   json files = json::array();
   for (std::size_t i = 0; i < a.files.size(); ++i) {
-    const std::string side = a.files[i].value("side", "");
-    json file = a.files[i];
-    file["index"] = i;
-    if (side == "snapshot") {  // a program's two, in the order of its workers
-      if (!sees_completion || (is_program(a.resolved) && (file.value("region", 0) == 0) != is_producer)) continue;
-    } else if (pair && (side == "producer") != is_producer) {
-      if (side != "consumer" || !sees_completion || has_provider(a.resolved)) continue;
-      file["shown"] = true;
-    }
-    files.push_back(std::move(file));
+    if (pair && (a.files[i].value("side", "") == "producer") != is_producer) continue;
+    files.push_back(a.files[i]);
     if (i < a.fds.size()) fds.push_back(a.fds[i].get());
   }
   return files;
@@ -140,6 +130,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   enter(a, Phase::transfer);
   a.transferred = false;
+  a.seen = 0, a.seeing_ns = 0;
   Ended ended;
   if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, WorkerRequest::upload);
   if (ended.kind != Kind::completed) co_return ended;
@@ -152,9 +143,10 @@ Task<Ended> Lane::transfer(Attempt& a) {
       requests.push_back({child.get(), {{"op", WorkerRequest::transfer}, {"key", a.key}, {"pass", a.pass}}, {}});
   ended = co_await ask_workers(a, Phase::transfer, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
+  if (!has_provider(c) && a.seen < static_cast<int>(replies.size())) co_await see(a);  // a reply announces it, too
   a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
   note_claims(a, replies[0].value("path", json::object()));
-  const std::int64_t total = now_ns() - a.since_ns;
+  const std::int64_t total = now_ns() - a.since_ns - a.seeing_ns;
   const json times = replies[0].value("ns", json::object());
   const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
   spend(a, Phase::transfer, total - completing);
@@ -232,19 +224,6 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   a.result.peak_bytes = std::max(a.result.peak_bytes, peak);
   co_await look(a, call_words(call));
   co_return ended;
-}
-
-/// Did the memory change since the last look? Keeps the first change and its call.
-Task<void> Lane::look(Attempt& a, const char* call) {
-  if (!a.compared || a.late) co_return;
-  json request = {{"op", CheckerRequest::recheck}, {"key", a.key}};
-  checker_.request(std::move(request));
-  const json reply = co_await checker_reply(&a.resolved);
-  if (!reply.contains("late")) co_return;
-  LateWrite late = late_write_from_json(reply["late"]);
-  if (!late.changed) co_return;
-  a.late = std::move(late);
-  a.late_call = call;
 }
 
 json Lane::compare_request(Attempt& a, const Ended& ended) {

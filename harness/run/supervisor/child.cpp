@@ -168,6 +168,20 @@ void Child::drain() {
 
 void Child::kill() { link_.send({{"op", WardenRequest::kill}, {"id", id_}}); }
 
+void Child::stop() {
+  left_moving_.reset();
+  link_.send({{"op", WardenRequest::stop}, {"id", id_}});
+}
+
+void Child::resume() { link_.send({{"op", WardenRequest::resume}, {"id", id_}}); }
+
+bool Child::take_announcement() {
+  const std::uint64_t count = page()->completions.load(std::memory_order_acquire);
+  if (!stopped_ || count == announced_) return false;
+  announced_ = count;
+  return true;
+}
+
 void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "spawned") {
@@ -184,6 +198,11 @@ void Child::on_event(const json& event) {
                      event.value("cpu_us", std::int64_t{0})};
     // The socket may still hold a reply: read it before handling the end.
     if (channel_watch_ != 0) on_channel(EPOLLIN);
+  } else if (kind == "stopped") {
+    stopped_ = true;
+  } else if (kind == "still") {
+    stopped_ = false;  // an announcement would be made again, or is answered by this stop
+    left_moving_ = event.value("left", json::array());
   } else if (kind == "killed") {
     killed_ = Killed{event.value("pids", std::vector<pid_t>{}), event.value("left", json::array()),
                      event.value("ms", std::int64_t{0})};
@@ -269,6 +288,10 @@ void Link::on_socket() {
         // or ended.
         if (first_ == 0) return lose();
         event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has already ended
+      }
+      if (sandbox_ && event.value("event", "") == "still") {  // all of it
+        for (const auto& [id, child] : children_) child->on_event(event);
+        continue;
       }
       const auto child = children_.find(event.value("id", std::uint64_t{0}));
       if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();

@@ -96,6 +96,15 @@ class Child {
   void kill();
   const std::optional<Killed>& killed() const { return killed_; }
 
+  /// Stops it, with everything that it started, until resume().
+  void stop();
+  void resume();
+  /// What still ran when the warden gave up stopping it; nothing before the warden has replied.
+  const std::optional<nlohmann::json>& left_moving() const { return left_moving_; }
+  /// A worker counts a completed transfer on its page and stops itself. True once for each; the count alone, or a stop
+  /// alone, is none.
+  bool take_announcement();
+
   /// Reads the rest of the pipes without waiting.
   void drain();
   Tail& out() { return out_tail_; }
@@ -127,6 +136,9 @@ class Child {
   std::optional<process::FrameError> fault_;
   std::optional<std::string> failed_;
   std::optional<Killed> killed_;
+  std::optional<nlohmann::json> left_moving_;
+  bool stopped_{false};
+  std::uint64_t announced_{0};
 };
 
 /// The supervisor's end of a warden's socket: the run's warden, or the one that is the first process of a sandbox.

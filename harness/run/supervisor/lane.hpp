@@ -26,8 +26,9 @@ namespace kvcts::supervisor {
 inline bool is_program(const ResolvedCase& c) { return c.performer == Performer::program; }
 inline bool is_ours(const ResolvedCase& c) { return c.performer == Performer::machine; }
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp
-/// (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle).
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), standstill.cpp (looks at the memory while nothing under test
+/// runs), workers.cpp, departure.cpp (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp,
+/// watched.cpp (settle).
 /// Separate: its checker (checker_link.hpp) and the watched cases (watch_list.hpp).
 class Lane {
  public:
@@ -92,12 +93,14 @@ class Lane {
     std::optional<LateWrite> late;  ///< the memory changed in a call that ends something
     std::string late_call;          ///< that call, "release()"
     std::int64_t last_pid{-1};
-    std::string stray;  ///< processes that outlived the case, in words
+    std::string stray;          ///< processes that outlived the case, or could not be stopped, in words
+    int seen{0};                ///< looks at the destination when completion was reported, of this pass
+    std::int64_t seeing_ns{0};  ///< and what they took
     std::int64_t since_ns{0};
   };
 
   struct Reply {
-    enum class Kind { message, ended, late } kind{Kind::message};
+    enum class Kind { message, announced, ended, late } kind{Kind::message};
     nlohmann::json body;
     std::vector<process::UniqueFd> fds;
     Child* child{nullptr};  ///< whose event it is
@@ -133,6 +136,8 @@ class Lane {
   Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
   Task<Ended> finish(Attempt& a);
   Task<Ended> end_call(Attempt& a, const char* call);
+  Task<nlohmann::json> ask_checker_while_stopped(Attempt& a, process::CheckerRequest op);
+  Task<void> see(Attempt& a);
   Task<void> look(Attempt& a, const char* call);
   Child& initiator(const ResolvedCase& c) const;
   nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;

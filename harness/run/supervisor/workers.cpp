@@ -179,6 +179,10 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
   while (!awaited.empty()) {
     Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
     Ended one;
+    if (reply.kind == Reply::Kind::announced) {
+      co_await see(a);
+      continue;
+    }
     if (reply.kind == Reply::Kind::ended) {
       one = co_await crashed(a, *reply.child, reply.phase, phase);
       co_return one;
@@ -273,6 +277,11 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
       if (!message) continue;
       reply.body = std::move(message->body);
       reply.child = child;
+      co_return reply;
+    }
+    for (const auto& child : workers_->children) {
+      if (phase != Phase::transfer || !child->take_announcement()) continue;
+      reply.kind = Reply::Kind::announced;
       co_return reply;
     }
     for (const auto& other : workers_->children) {

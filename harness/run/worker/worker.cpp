@@ -16,7 +16,6 @@
 #include "process/json_words.hpp"
 #include "process/status_view.hpp"
 #include "run/worker/base64.hpp"
-#include "run/worker/look.hpp"
 #include "scene/reader/reader.hpp"
 
 namespace kvcts::worker {
@@ -111,10 +110,6 @@ struct Worker::Agent {
 struct Worker::Hosted {
   ResolvedCase view;
   std::vector<File> files;
-  std::vector<process::Mapping> shown;  ///< of the other side's destination: for comparing, hidden from the engine
-  process::Mapping snapshot_file;
-  process::SnapshotWriter snapshot;
-  std::vector<Destination> destination;  ///< empty: no snapshot is taken
   std::unique_ptr<connector::Connector> connector;
   std::vector<transport::RegionId> registered[2];  ///< by side, in the order of regions()
   std::optional<transport::PeerId> peer;           ///< of the side that posts
@@ -126,8 +121,13 @@ struct Worker::Hosted {
   Side initiator() const { return view.op == Direction::read ? Side::consumer : Side::producer; }
 };
 
-Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted)
-    : role_(std::move(role)), page_(page), progress_(page), interrupted_(std::move(interrupted)) {}
+Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted,
+               std::function<void()> completed)
+    : role_(std::move(role)),
+      page_(page),
+      progress_(page),
+      interrupted_(std::move(interrupted)),
+      completed_(std::move(completed)) {}
 Worker::~Worker() = default;
 
 Worker::Agent* Worker::agent(Side side) {
@@ -308,31 +308,18 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     for (std::size_t i = 0; i < fds.size(); ++i) {
       if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
       const auto side = files[i].at("side").get<std::string>();
-      if (side == "snapshot") {
-        hosted.snapshot_file = process::Mapping(fds[i].get(), 0, true, process::Pages::as_touched);
-        hosted.snapshot = process::SnapshotWriter(hosted.snapshot_file.bytes());
-        fds[i].reset();
-        continue;
-      }
       File file;
       file.output = side == "output";
       file.side = side == "producer" ? Side::producer : Side::consumer;
       file.base = files[i].at("base").get<std::int64_t>();
       file.bytes = files[i].at("bytes").get<std::int64_t>();
       file.fd = std::move(fds[i]);
-      const bool shown = files[i].value("shown", false);
       // A request moves only part of its pool.
-      file.map = process::Mapping(file.fd.get(), 0, !shown, process::Pages::as_touched);
+      file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
       if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
         throw Misuse("an allocation lies outside its memory file");
-      if (file.side == Side::consumer && !file.output)
-        hosted.destination.push_back({files[i].value("index", 0u), file.map.data(), file.base, file.bytes});
-      if (shown)
-        hosted.shown.push_back(std::move(file.map));
-      else
-        hosted.files.push_back(std::move(file));
+      hosted.files.push_back(std::move(file));
     }
-    if (!hosted.snapshot) hosted.destination.clear();
     if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
     return 0;
   });
@@ -433,13 +420,11 @@ json Worker::plan(const json& request) {
 json Worker::transfer(const json& request) {
   Hosted& hosted = this->hosted(request);
   progress_.enter(Phase::transfer);
-  const std::int64_t begin = now_ns();
   if (program_) {
-    hosted.snapshot.clear();
     const json said =
         program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
-    if (!hosted.destination.empty()) look(hosted.snapshot, hosted.destination), hosted.snapshot.close();
-    json reply = {{"ns", {{"transfer", now_ns() - begin}, {"complete", 0}}}};
+    completed_();
+    json reply = {{"ns", {{"complete", 0}}}};
     for (const char* key : {"moved", "path"})
       if (said.contains(key)) reply[key] = said[key];
     return reply;
@@ -468,7 +453,6 @@ json Worker::transfer(const json& request) {
 
   if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are still unreleased");
   hosted.failed = false;
-  hosted.snapshot.clear();
   std::vector<std::uint64_t> posted;  // bytes of each request
   std::size_t ended = 0;
   std::uint64_t moved = 0;
@@ -503,10 +487,14 @@ json Worker::transfer(const json& request) {
     }
     const bool visible = !write || here->session.claims().completion == KVCTS_COMPLETION_REMOTE;  // else it is visible
                                                                                                   // after flush()
-    if (visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
+    const auto complete = [&] {
+      const std::int64_t since = now_ns();
+      completed_();
+      posted_ns += now_ns() - since;  // no part of its time
+    };
+    if (visible) complete();
     here->session.flush(*hosted.peer);
-    if (!visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
-    if (!hosted.destination.empty()) hosted.snapshot.close();
+    if (!visible) complete();
     progress_.set(moved, total);
   } catch (...) {
     hosted.failed = true;
@@ -524,10 +512,7 @@ json Worker::transfer(const json& request) {
   }
   json path = json::object();
   for (const auto& [key, value] : here->session.facts()) path[key] = value;
-  return {{"moved", moved},
-          {"copies", all.size()},
-          {"path", std::move(path)},
-          {"ns", {{"transfer", posted_ns - begin}, {"complete", now_ns() - posted_ns}}}};
+  return {{"moved", moved}, {"copies", all.size()}, {"path", std::move(path)}, {"ns", {{"complete", now_ns() - posted_ns}}}};
 }
 
 json Worker::read(const json& request) {

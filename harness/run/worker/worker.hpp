@@ -35,8 +35,11 @@ transport::OpenOptions open_options(const nlohmann::json& engine);
 class Worker {
  public:
   /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has arrived
-  /// while one is being answered; that ends the wait for a connector program.
-  Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted = {});
+  /// while one is being answered; that ends the wait for a connector program. `completed` is called as soon as a transfer
+  /// is reported complete, before code under test is called again.
+  Worker(
+      std::string role, process::StatusPage* page, std::function<bool()> interrupted = {},
+      std::function<void()> completed = [] {});
   ~Worker();
 
   nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
@@ -71,6 +74,7 @@ class Worker {
   process::StatusPage* page_;
   process::Progress progress_;
   std::function<bool()> interrupted_;
+  std::function<void()> completed_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::unique_ptr<connector::program::Host> program_;  ///< instead of agents and connector
   std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;

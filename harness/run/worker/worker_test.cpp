@@ -112,6 +112,27 @@ TEST_F(WorkerTest, ACaseFromBeginToEnd) {
   EXPECT_TRUE(prepare(worker, c, 77).value("ok", false));
 }
 
+TEST_F(WorkerTest, SaysThatATransferIsCompleteAsSoonAsItIsReported) {
+  std::vector<std::vector<std::uint8_t>> seen;
+  const auto memory = [&] {
+    std::vector<std::uint8_t> all;
+    for (const process::Mapping& map : maps_) all.insert(all.end(), map.data(), map.data() + map.size());
+    return all;
+  };
+  Worker worker("both", nullptr, {}, [&] { seen.push_back(memory()); });
+  ASSERT_TRUE(hello(worker, {{"fault", "early"}, {"delay_us", "300000"}}, "fixture").value("ok", false));
+  ASSERT_TRUE(prepare(worker, small_case("a")).value("ok", false));
+  ASSERT_TRUE(ask(worker, "plan").value("ok", false));
+  for (std::size_t i = 0; i < maps_.size(); ++i) std::fill_n(maps_[i].data(), maps_[i].size(), static_cast<std::uint8_t>(i));
+  const auto before = memory();
+  ASSERT_TRUE(ask(worker, "transfer").value("ok", false));
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0], before);
+  EXPECT_TRUE(end(worker, "release").value("ok", false));
+  EXPECT_TRUE(ask(worker, "transfer").value("ok", false));
+  EXPECT_EQ(seen.size(), 2u) << "once for each transfer";
+}
+
 TEST_F(WorkerTest, RequestsThatMakeNoSenseAreOurOwnFault) {
   Worker worker("both", nullptr);
   EXPECT_TRUE(worker.handle(json::object(), {}).contains("error"));

@@ -1,0 +1,86 @@
+// Evidence is taken while nothing under test runs: the workers stand still, with everything that they started.
+#include "run/supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using process::CheckerRequest;
+
+namespace {
+
+constexpr std::int64_t stop_patience_ms = 10'000;  // the warden gives up earlier
+
+/// Stops workers; whatever happens, they are resumed.
+class Standstill {
+ public:
+  /// `as_one`: they have a sandbox of their own, which stops as a whole.
+  Standstill(std::span<const std::unique_ptr<Child>> children, bool as_one) {
+    for (const auto& child : children) {
+      if (child->lost() || child->start_failure() || (as_one && !stopped_.empty())) continue;
+      child->stop();
+      stopped_.push_back(child.get());
+    }
+  }
+  ~Standstill() {
+    for (Child* child : stopped_) child->resume();
+  }
+  Standstill(const Standstill&) = delete;
+  Standstill& operator=(const Standstill&) = delete;
+
+  bool complete() const {
+    return std::ranges::all_of(stopped_, [](const Child* child) { return child->left_moving() || child->lost(); });
+  }
+  /// What does not stop, in words; "" = all stands.
+  std::string moving() const {
+    std::string out;
+    for (const Child* child : stopped_) {
+      if (!child->left_moving())
+        return "its processes did not stop within " + std::to_string(stop_patience_ms / 1000) + " s";
+      for (const json& left : *child->left_moving())
+        out += (out.empty() ? "could not be stopped: process " : ", ") + std::to_string(left.value("pid", 0)) + " (" +
+               left.value("command", "") + ", state " + left.value("state", "") + ")";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Child*> stopped_;
+};
+
+}  // namespace
+
+/// The checker's answer, which nothing under test can have changed meanwhile.
+Task<json> Lane::ask_checker_while_stopped(Attempt& a, CheckerRequest op) {
+  std::optional<Standstill> still;
+  if (workers_) still.emplace(workers_->children, workers_->sandbox != nullptr);
+  const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
+  while (still && !still->complete() && now_ns() < patience) {
+    check_running();
+    co_await wake_.wait(patience);
+  }
+  if (still && a.stray.empty()) a.stray = still->moving();
+  json request = {{"op", op}, {"key", a.key}};
+  checker_.request(std::move(request));
+  co_return co_await checker_reply(&a.resolved);
+}
+
+/// What has arrived at the moment when completion is reported.
+Task<void> Lane::see(Attempt& a) {
+  const std::int64_t since = now_ns();
+  co_await ask_checker_while_stopped(a, CheckerRequest::see);
+  ++a.seen;
+  a.seeing_ns += now_ns() - since;
+}
+
+/// Did the memory change since the last look? Keeps the first change and its call.
+Task<void> Lane::look(Attempt& a, const char* call) {
+  if (!a.compared || a.late) co_return;
+  const json reply = co_await ask_checker_while_stopped(a, CheckerRequest::recheck);
+  if (!reply.contains("late")) co_return;
+  LateWrite late = late_write_from_json(reply["late"]);
+  if (!late.changed) co_return;
+  a.late = std::move(late);
+  a.late_call = call;
+}
+
+}  // namespace kvcts::supervisor
