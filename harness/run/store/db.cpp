@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace kvcts::store {
 namespace fs = std::filesystem;
@@ -26,11 +29,27 @@ std::string uri(const fs::path& path, std::string_view query) {
 
 std::string shown(const fs::path& path) { return path.string(); }
 
-// SQLite quotes damaged schema texts at length: keep one short, printable line.
-std::string one_line(std::string_view text) {
+// SQLite quotes damaged schema texts at length, and a stranger's texts may hold anything: keep one short, printable line.
+std::string one_line(std::string_view text, std::size_t most = 120) {
   std::string out;
-  for (const char c : text.substr(0, 120)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  return out + (text.size() > 120 ? "..." : "");
+  for (const char c : text.substr(0, most)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  return out + (text.size() > most ? "..." : "");
+}
+
+// What no run needs. Writers keep the same limits: whatever is written can be read.
+constexpr std::pair<int, int> limits[] = {
+    {SQLITE_LIMIT_LENGTH, 128 << 20}, {SQLITE_LIMIT_SQL_LENGTH, 64 << 10}, {SQLITE_LIMIT_EXPR_DEPTH, 100},
+    {SQLITE_LIMIT_ATTACHED, 0},       {SQLITE_LIMIT_TRIGGER_DEPTH, 0},
+};
+
+bool is_utf8(std::string_view text) {
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return true;
+  try {
+    nlohmann::json(text).dump();  // strict
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
 }
 
 // If a write-ahead log may hold commits, the main file alone is incomplete.
@@ -74,6 +93,7 @@ Db::Db(const fs::path& path, Mode mode) : path_(path) {
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  for (const auto& [what, most] : limits) sqlite3_limit(handle_.get(), what, most);
   run("PRAGMA cell_size_check=ON");
   run("PRAGMA mmap_size=0");  // a truncated file must be an error, not a SIGBUS
   if (mode == Mode::read) run("PRAGMA query_only=ON");
@@ -101,6 +121,11 @@ void Db::fail(int code, std::string_view doing) const {
     default:
       throw Error(fmt::format("run store {}: {} failed ({})", shown(path_), one_line(doing), why));
   }
+}
+
+void Db::damaged(std::string_view where, std::string_view why) const {
+  throw Damaged(fmt::format("run store {}: damaged ({}: {}); restore the file or start a new run", shown(path_),
+                            one_line(where, 200), one_line(why, 400)));
 }
 
 void Db::run(const char* sql) {
@@ -173,7 +198,9 @@ void Statement::reset() {
 std::string_view Statement::text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
   if (data == nullptr) return {};
-  return {data, static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column))};
+  const std::string_view text(data, static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column)));
+  if (!is_utf8(text)) db_->damaged(sqlite3_column_name(handle_.get(), column), "expected UTF-8, found other bytes");
+  return text;
 }
 
 Transaction::~Transaction() {

@@ -29,6 +29,23 @@ class Db {
 
   /// Throws the error that SQLite reports for `code`, in words. `doing` completes "while ...".
   [[noreturn]] void fail(int code, std::string_view doing) const;
+  /// Throws Damaged: `where` does not hold what a run stores there.
+  [[noreturn]] void damaged(std::string_view where, std::string_view why = "its content has changed") const;
+
+  /// Calls `read`; any exception but an Error becomes one that names this store and `where`, a text or what makes it.
+  template <typename Where, typename F>
+  auto reading(const Where& where, F&& read) const {
+    try {
+      return read();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      if constexpr (std::is_invocable_v<Where>)
+        damaged(where(), error.what());
+      else
+        damaged(where, error.what());
+    }
+  }
 
   sqlite3* handle() const { return handle_.get(); }
   const std::filesystem::path& path() const { return path_; }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "run/store/rows.hpp"
 #include "run/store/schema.hpp"
@@ -15,13 +17,6 @@ std::optional<Ending> ending_from_name(std::string_view word) {
     if (name(ending) == word) return ending;
   }
   return std::nullopt;
-}
-
-[[noreturn]] void damaged(const Db& db, const std::string& where) {
-  throw Damaged(
-      fmt::format("run store {}: damaged (the content of {} has changed); restore the file or start a "
-                  "new run",
-                  db.path().string(), where));
 }
 
 bool declares_not_run(const std::vector<Expected>& expected) {
@@ -44,6 +39,13 @@ std::string reason_not_run(const Session* last, bool by_case) {
 }
 
 bool run_declares(const Session* last) { return last != nullptr && last->ending && *last->ending != Ending::complete; }
+
+bool is_time(std::int64_t ms) { return ms >= 0 && ms < 253'402'300'800'000; }
+
+constexpr const char* places_are_0_to_n =
+    "SELECT n = run.planned AND first >= 0 AND last < n AND (SELECT COALESCE(MIN(ordinal), 0) FROM results) >= 0"
+    " AND (SELECT COALESCE(MAX(ordinal), -1) FROM results) < n FROM run,"
+    " (SELECT COUNT(*) AS n, COALESCE(MIN(ordinal), 0) AS first, COALESCE(MAX(ordinal), -1) AS last FROM planned)";
 
 constexpr const char* columns =
     "SELECT p.ordinal, p.id, p.digest, p.execution, p.expected, p.seal,"
@@ -75,9 +77,9 @@ RunInfo RunReader::info() const {
   }
   const std::string info(get.text(0));
   const auto planned = get.number(1);
-  if (seal_run(info, planned) != get.number(2)) damaged(*db_, "the description of the run");
-  if (planned >= 0 && db_->number("SELECT COUNT(*) FROM planned") != planned) damaged(*db_, "the plan");
-  return info_from_text(info);
+  if (seal_run(info, planned) != get.number(2)) db_->damaged("the description of the run");
+  if (planned >= 0 && !db_->number(places_are_0_to_n)) db_->damaged("the plan");
+  return db_->reading("the description of the run", [&] { return info_from_text(info); });
 }
 
 bool RunReader::planned() const { return db_->number("SELECT COALESCE(planned, -1) FROM run") >= 0; }
@@ -87,15 +89,15 @@ std::vector<Session> RunReader::sessions() const {
   Statement get(*db_, "SELECT n, argv, pid, started_ms, touched_ms, ending, reason, seal FROM sessions ORDER BY n");
   while (get.step()) {
     Session session;
-    const auto argv = nlohmann::json::parse(get.text(1), nullptr, false);
-    if (argv.is_discarded() || !argv.is_array()) damaged(*db_, "a sitting of the run");
-    for (const auto& arg : argv) session.argv.push_back(arg.is_string() ? arg.get<std::string>() : "");
+    session.argv = db_->reading("a sitting of the run", [&] { return argv_from_text(get.text(1)); });
     session.pid = get.number(2);
     session.started_ms = get.number(3);
     session.ended_ms = get.number(4);
     session.ending = ending_from_name(get.text(5));
     session.reason = get.text(6);
-    if (seal_session(get.number(0), session) != get.number(7)) damaged(*db_, "a sitting of the run");
+    if (seal_session(get.number(0), session) != get.number(7)) db_->damaged("a sitting of the run");
+    if (!is_time(session.started_ms) || !is_time(session.ended_ms))
+      db_->damaged("a sitting of the run", "expected times before the year 10000");
     out.push_back(std::move(session));
   }
   return out;
@@ -109,16 +111,16 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
   row.planned.execution = from.text(3);
   const auto where = [&] { return fmt::format("case {} '{}'", row.ordinal, row.planned.id); };
   if (seal_planned(row.ordinal, from.text(1), from.text(2), from.text(3), from.text(4)) != from.number(5)) {
-    damaged(*db_, fmt::format("planned case {}", row.ordinal));
+    db_->damaged(fmt::format("planned case {}", row.ordinal));
   }
-  row.planned.expected = expected_from_text(from.text(4));
+  row.planned.expected = db_->reading(where, [&] { return expected_from_text(from.text(4)); });
   if (from.is_null(6)) return row;
 
   row.decided = true;
   const ResultRow own{std::string(from.text(7)), std::string(from.text(8)), std::string(from.text(9)),
                       std::string(from.text(10))};
   if (seal_result(row.ordinal, from.number(6), own) != from.number(11) || from.is_null(22))
-    damaged(*db_, "the result of " + where());
+    db_->damaged("the result of " + where());
   ExecutionRow execution;
   execution.digest = from.text(12);
   execution.ran = from.number(14) != 0;
@@ -131,15 +133,15 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
   phases.bind(1, from.number(22));
   while (phases.step()) {
     const auto phase = phase_from_name(phases.text(0));
-    if (!phase) damaged(*db_, "the phases of " + where());
+    if (!phase || phases.number(1) < 0 || phases.number(1) > std::int64_t{1} << 53) db_->damaged("the phases of " + where());
     execution.phases.push_back({*phase, phases.number(1)});
   }
   evidence.bind(1, from.number(22));
   while (evidence.step()) execution.evidence.push_back({std::string(evidence.text(0)), std::string(evidence.text(1))});
   if (hash(execution) != from.text(13) || seal_execution(from.text(13), first) != from.number(21)) {
-    damaged(*db_, "the execution of " + where());
+    db_->damaged("the execution of " + where());
   }
-  row.result = join(row.planned, execution, own);
+  row.result = db_->reading(where, [&] { return join(row.planned, execution, own); });
   row.executions = execution.ran && first == row.ordinal ? 1 : 0;
   if (first != row.ordinal) row.shared_with = from.text(23);
   return row;
@@ -199,7 +201,7 @@ Counts RunReader::counts() const {
     const auto outcome = outcome_from_name(decided.text(0));
     const auto verdict = verdict_from_name(decided.text(1));
     const auto evidence = evidence_from_name(decided.text(2));
-    if (!outcome || !verdict || !evidence) damaged(*db_, "a word of a result");
+    if (!outcome || !verdict || !evidence) db_->damaged("a word of a result");
     const auto n = decided.number(4);
     out.decided += n;
     out.outcome[static_cast<std::size_t>(*outcome)] += n;
@@ -224,19 +226,27 @@ Counts RunReader::counts() const {
   const RunInfo about = info();
   out.left_out = about.left_out;
   out.not_isolated = why_not_isolated(about);
-  Statement lacks(*db_,
-                  "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, "
-                  "'$.lack.optional'), 0) AS accepted,"
-                  " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND "
-                  "r.verdict = 'skipped'"
-                  " GROUP BY 1, 2 ORDER BY n DESC, name");
-  while (lacks.step()) out.lacks.push_back({std::string(lacks.text(0)), lacks.number(1) != 0, lacks.number(2)});
+  std::map<std::pair<std::string, bool>, std::int64_t> lacks;
+  Statement skipped(*db_,
+                    "SELECT r.facts FROM results r JOIN executions e ON e.n = r.execution"
+                    " WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'");
+  while (skipped.step()) {
+    db_->reading("a skipped case", [&] {
+      const auto lack = facts_from_text(skipped.text(0)).value("lack", nlohmann::json::object());
+      ++lacks[{lack.value("name", ""), lack.value("optional", false)}];
+    });
+  }
+  for (const auto& [lack, n] : lacks) out.lacks.push_back({lack.first, lack.second, n});
+  std::ranges::stable_sort(out.lacks, std::greater(), &Lack::count);
   const auto undecided = out.planned - out.decided;
   out.outcome[static_cast<std::size_t>(Outcome::not_run)] += undecided;
   out.verdict[static_cast<std::size_t>(Verdict::not_run)] += undecided;
   if (undecided > 0 && !run_declares(last)) {
     Statement absent(*db_, "SELECT expected FROM planned WHERE ordinal NOT IN (SELECT ordinal FROM results)");
-    while (absent.step()) out.missing += declares_not_run(expected_from_text(absent.text(0))) ? 0 : 1;
+    while (absent.step()) {
+      const auto expected = db_->reading("the plan", [&] { return expected_from_text(absent.text(0)); });
+      out.missing += declares_not_run(expected) ? 0 : 1;
+    }
   }
   return out;
 }

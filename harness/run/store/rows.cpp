@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "run/store/counts.hpp"
-#include "run/store/error.hpp"
+#include "run/store/json_column.hpp"
 #include "run/store/schema.hpp"
 
 namespace kvcts::store {
@@ -26,16 +26,19 @@ std::string joined(const ExecutionRow& row) {
   return out;
 }
 
-template <typename F>
-auto in_words(const char* what, F&& parse) {
-  try {
-    return parse();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Damaged(fmt::format("{} does not parse ({})", what, error.what()));
-  }
-}
+// What is read of a value that JSON leaves free, by the store or by a report.
+const json expected_kinds = json::parse(R"([{"outcome!": "text", "class": "text", "phase": "text", "contains": "text"}])");
+const json facts_kinds =
+    json::parse(R"({"axes": {"*": "scalar"}, "engine_claims": {"transport": "text"}, "scripted": "truth"})");
+const json body_kinds = json::parse(R"({"wall_ns!": "whole", "picture": {"moves_from": "text", "moves": [
+  {"region!": "text", "offset!": "whole", "bytes!": "whole", "should!": "place", "did!": "place"}]}})");
+const json info_kinds = json::parse(R"({
+  "suite!": "text", "selection!": "text", "seed!": "seed", "version!": "text", "machine!": "object", "started_ms!": "time",
+  "provenance": {"commit": "text", "cases": "text", "golden": "text", "host": "text", "isolation": "text",
+                 "ci": {"*": "text"}},
+  "part": {"shard": "count", "shards": "count", "whole": "count", "selection": "text", "places": ["count"]},
+  "left_out": "count", "rotate": "text", "repeat": "count", "retries": "count",
+  "repro": {"environment": {"*": "text"}, "cases": "text", "files": ["text"], "seed": "seed"}})");
 
 }  // namespace
 
@@ -69,21 +72,23 @@ SplitResult split(const CaseResult& result) {
 }
 
 CaseResult join(const PlannedCase& planned, const ExecutionRow& execution, const ResultRow& own) {
-  return in_words("a stored result", [&] {
-    json body = json::parse(execution.body);
-    body["id"] = planned.id;
-    body["case_digest"] = planned.digest;
-    body["execution"] = execution.digest;
-    body["verdict"] = own.verdict;
-    if (!own.waiver.empty()) body["waiver"] = own.waiver;
-    body["evidence"] = own.evidence;
-    body["facts"] = json::parse(own.facts);
-    body["phases"] = json::array();
-    CaseResult result = result_from_json(body);
-    result.phases = execution.phases;
-    result.evidence_files = execution.evidence;
-    return result;
-  });
+  json body = parse_column(execution.body, "executions.body", body_kinds);
+  body["id"] = planned.id;
+  body["case_digest"] = planned.digest;
+  body["execution"] = execution.digest;
+  body["verdict"] = own.verdict;
+  if (!own.waiver.empty()) body["waiver"] = own.waiver;
+  body["evidence"] = own.evidence;
+  body["facts"] = facts_from_text(own.facts);
+  body["phases"] = json::array();
+  CaseResult result = result_from_json(body);
+  result.phases = execution.phases;
+  result.evidence_files = execution.evidence;
+  const bool same = execution.outcome == name(result.outcome) && execution.ran == was_executed(result.outcome) &&
+                    execution.phase == (result.phase ? name(*result.phase) : "") &&
+                    execution.fault_class == name(result.diagnosis.fault_class) && execution.wall_ns == result.wall_ns;
+  if (!same) throw std::runtime_error("executions: expected the outcome of executions.body, found another");
+  return result;
 }
 
 std::string hash(const ExecutionRow& row) {
@@ -108,12 +113,12 @@ std::string expected_text(const std::vector<Expected>& expected) {
   return dump(out);
 }
 
+json facts_from_text(std::string_view text) { return parse_column(text, "results.facts", facts_kinds); }
+
 std::vector<Expected> expected_from_text(std::string_view text) {
-  return in_words("a stored expected outcome", [&] {
-    std::vector<Expected> out;
-    for (const auto& item : json::parse(text)) out.push_back(expected_from_json(item));
-    return out;
-  });
+  std::vector<Expected> out;
+  for (const auto& item : parse_column(text, "planned.expected", expected_kinds)) out.push_back(expected_from_json(item));
+  return out;
 }
 
 std::string info_text(const RunInfo& info) {
@@ -133,24 +138,22 @@ std::string info_text(const RunInfo& info) {
 }
 
 RunInfo info_from_text(std::string_view text) {
-  return in_words("the stored run description", [&] {
-    const json in = json::parse(text);
-    RunInfo out;
-    out.suite = in.at("suite");
-    out.selection = in.at("selection");
-    out.seed = in.at("seed");
-    out.version = in.at("version");
-    out.machine = in.at("machine");
-    out.part = in.value("part", json::object());
-    out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
-    out.started_ms = in.at("started_ms");
-    out.left_out = in.value("left_out", std::int64_t{0});
-    out.rotate = in.value("rotate", "");
-    out.repeat = in.value("repeat", std::int64_t{1});
-    out.retries = in.value("retries", std::int64_t{0});
-    out.repro = in.value("repro", json::object());  // runs of earlier versions have none
-    return out;
-  });
+  const json in = parse_column(text, "run.info", info_kinds);
+  RunInfo out;
+  out.suite = in.at("suite");
+  out.selection = in.at("selection");
+  out.seed = in.at("seed");
+  out.version = in.at("version");
+  out.machine = in.at("machine");
+  out.part = in.value("part", json::object());
+  out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
+  out.started_ms = in.at("started_ms");
+  out.left_out = in.value("left_out", std::int64_t{0});
+  out.rotate = in.value("rotate", "");
+  out.repeat = in.value("repeat", std::int64_t{1});
+  out.retries = in.value("retries", std::int64_t{0});
+  out.repro = in.value("repro", json::object());  // runs of earlier versions have none
+  return out;
 }
 
 std::int64_t seal_run(std::string_view info, std::int64_t planned) { return seal({info, fmt::to_string(planned)}); }
@@ -161,5 +164,8 @@ std::int64_t seal_session(std::int64_t n, const Session& session) {
 }
 
 std::string argv_text(const std::vector<std::string>& argv) { return dump(json(argv)); }
+std::vector<std::string> argv_from_text(std::string_view text) {
+  return parse_column(text, "sessions.argv", json::array({"text"}));
+}
 
 }  // namespace kvcts::store

@@ -31,8 +31,10 @@ struct SplitResult {
 
 /// Splits a result into what an execution produced and what belongs to one id. Evidence texts are cut at 64 KiB each.
 SplitResult split(const CaseResult& result);
-/// The reverse. Throws Error if the parts do not make a result.
+/// The reverse. Throws an exception (see Db::reading), as all that reads does, if the parts do not make a result.
 CaseResult join(const PlannedCase& planned, const ExecutionRow& execution, const ResultRow& own);
+
+nlohmann::json facts_from_text(std::string_view text);
 
 std::string hash(const ExecutionRow& row);
 std::int64_t seal_execution(std::string_view hash, std::int64_t first);
@@ -49,5 +51,6 @@ RunInfo info_from_text(std::string_view text);
 std::int64_t seal_run(std::string_view info, std::int64_t planned);
 std::int64_t seal_session(std::int64_t n, const Session& session);
 std::string argv_text(const std::vector<std::string>& argv);
+std::vector<std::string> argv_from_text(std::string_view text);
 
 }  // namespace kvcts::store

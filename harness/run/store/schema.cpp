@@ -4,6 +4,8 @@
 #define XXH_STATIC_LINKING_ONLY  // to hold the state by value
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 
 namespace kvcts::store {
@@ -68,6 +70,32 @@ CREATE VIEW report AS
 // Above this size the index check takes seconds; broken pages are still found.
 constexpr std::int64_t thorough_limit = 128 << 20;
 
+// Without comments and line breaks: they differ between versions.
+std::string plain(std::string_view sql) {
+  std::string out;
+  for (std::size_t i = 0; i < sql.size(); ++i) {
+    if (sql.substr(i, 2) == "--") i = std::min(sql.find('\n', i), sql.size() - 1);
+    if (std::isspace(static_cast<unsigned char>(sql[i])) == 0)
+      out += sql[i];
+    else if (!out.empty() && out.back() != ' ' && out.back() != ';')
+      out += ' ';
+  }
+  return out;
+}
+
+// A foreign table, view, trigger or column could make the queries of a reader run for ever, or other code.
+void check_schema(Db& db) {
+  const std::string all = plain(tables);
+  std::string_view left = all;
+  Statement get(db, "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid");
+  while (get.step()) {
+    const std::string found = plain(get.text(1)) + ";";
+    if (!left.starts_with(found)) db.damaged(get.text(0), fmt::format("expected '{:.60}', found '{:.60}'", left, found));
+    left.remove_prefix(found.size());
+  }
+  if (!left.empty()) db.damaged("the tables", fmt::format("expected '{:.60}', found no more", left));
+}
+
 struct Hash {
   XXH3_state_t state;
   explicit Hash(std::initializer_list<std::string_view> parts) {
@@ -105,6 +133,7 @@ void check_store(Db& db) {
                        version, schema_version));
   }
   if (version < 1) refuse(fmt::format("impossible store version {}: the file is damaged", version));
+  check_schema(db);
   const auto bytes = db.number("PRAGMA page_count") * db.number("PRAGMA page_size");
   const std::string found = db.text(bytes <= thorough_limit ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)");
   if (found != "ok") {

@@ -116,10 +116,7 @@ struct RunStore::State {
     update.bind(4, seal_session(sitting, session)).bind(5, sitting).run();
   }
 
-  [[noreturn]] void damaged(std::int64_t ordinal) const {
-    throw Damaged(fmt::format("run store {}: damaged (planned case {}); restore the file or start a new run",
-                              db->path().string(), ordinal));
-  }
+  [[noreturn]] void damaged(std::int64_t ordinal) const { db->damaged(fmt::format("planned case {}", ordinal)); }
   Statements& writing() {
     if (!statements) throw Error(fmt::format("run {}: finished; open it again to resume it", directory.string()));
     return *statements;
@@ -327,8 +324,8 @@ std::vector<PlannedCase> RunStore::missing() {
   while (get.step()) {
     if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5))
       state_->damaged(get.number(0));
-    out.push_back(
-        {std::string(get.text(1)), std::string(get.text(2)), std::string(get.text(3)), expected_from_text(get.text(4))});
+    auto expected = state_->db->reading("the plan", [&] { return expected_from_text(get.text(4)); });
+    out.push_back({std::string(get.text(1)), std::string(get.text(2)), std::string(get.text(3)), std::move(expected)});
   }
   return out;
 }
@@ -389,7 +386,9 @@ void RunStore::finish(Ending ending, std::string_view reason) {
   flush();
   state_->writing();
   state_->session.ending = ending;
-  state_->session.reason = reason;
+  // It may name a folder, whose name may be any bytes: a text of the store is UTF-8.
+  state_->session.reason =
+      nlohmann::json::parse(nlohmann::json(reason).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   {
     Transaction transaction(*state_->db);
     state_->save_sitting();
