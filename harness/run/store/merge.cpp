@@ -36,6 +36,20 @@ std::map<std::string, std::string> plan_of(const RunInfo& info) {
   return out;
 }
 
+/// A store's seals are no secret: what was read is a part of some plan only if its figures agree.
+void expect_place_of_each_case(const json& part, const RunReader& reader, const fs::path& folder) {
+  const int shard = part.value("shard", 0), shards = part.value("shards", 0), whole = part.value("whole", 0);
+  const json places = part.value("places", json::array());
+  const bool sound = shard >= 1 && shard <= shards && std::ssize(places) == reader.counts().planned &&
+                     std::all_of(places.begin(), places.end(), [&](const json& place) { return place < whole; });
+  if (!sound) {
+    throw Error(
+        fmt::format("run {}: expected a shard of its plan with a place in it for each case, found shard {} of {} with {} "
+                    "places of {}; run that shard again",
+                    folder.string(), shard, shards, text::thousands(std::ssize(places)), text::thousands(whole)));
+  }
+}
+
 std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
   std::vector<Part> parts;
   for (const fs::path& folder : folders) {
@@ -45,6 +59,7 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
       throw Error(fmt::format("run {}: has no plan because it was killed too early; start it again", folder.string()));
     if (info.part.empty())
       throw Error(fmt::format("run {}: expected a shard (kvcts run --shard i/n), found a whole run", folder.string()));
+    expect_place_of_each_case(info.part, reader, folder);
     parts.push_back({folder, std::move(reader), std::move(info)});
   }
   const auto first = plan_of(parts.front().info);
@@ -62,24 +77,27 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
 
 /// Requires every shard at least once; more than once if one of them is incomplete.
 void expect_all_shards(const std::vector<Part>& parts) {
-  std::set<int> there, missing;
-  for (const Part& part : parts) there.insert(part.info.part.value("shard", 0));
+  constexpr std::ptrdiff_t named = 10;
+  std::set<int> there;
+  std::set<std::int64_t> places;
+  for (const Part& part : parts) {
+    there.insert(part.info.part.value("shard", 0));
+    for (const auto& place : part.info.part.at("places")) places.insert(place.get<std::int64_t>());
+  }
   const int shards = parts.front().info.part.value("shards", 0);
-  for (int shard = 1; shard <= shards; ++shard) {
-    if (!there.contains(shard)) missing.insert(shard);
+  const auto missing = shards - std::ssize(there);
+  if (missing == 0) return;
+  std::vector<int> first;  // the number of shards is what a file says: no loop goes that far
+  for (int shard = 1; std::ssize(first) < std::min(named, missing); ++shard) {
+    if (!there.contains(shard)) first.push_back(shard);
   }
-  if (!missing.empty()) {
-    std::set<std::int64_t> places;
-    for (const Part& part : parts) {
-      for (const auto& place : part.info.part.at("places")) places.insert(place.get<std::int64_t>());
-    }
-    const auto whole = parts.front().info.part.value("whole", std::int64_t{0});
-    const bool one = missing.size() == 1;
-    throw Error(fmt::format("shard{} {} of {} {} missing, and with {} {} of {} planned cases; give {}, too", one ? "" : "s",
-                            fmt::join(missing, ", "), shards, one ? "is" : "are", one ? "it" : "them",
-                            text::thousands(whole - std::ssize(places)), text::thousands(whole),
-                            one ? "its run" : "their runs"));
-  }
+  const auto whole = parts.front().info.part.value("whole", std::int64_t{0});
+  const bool one = missing == 1;
+  const std::string more = missing > named ? fmt::format(" ... and {} more", text::thousands(missing - named)) : "";
+  throw Error(fmt::format("shard{} {}{} of {} {} missing, and with {} {} of {} planned cases; give {}, too", one ? "" : "s",
+                          fmt::join(first, ", "), more, text::thousands(shards), one ? "is" : "are", one ? "it" : "them",
+                          text::thousands(whole - std::ssize(places)), text::thousands(whole),
+                          one ? "its run" : "their runs"));
 }
 
 struct Chosen {
