@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "certificate/error.hpp"
+#include "certificate/form.hpp"
 
 namespace kvcts::certificate {
 
 namespace {
 
 constexpr std::uint32_t local_head = 0x04034b50, central_head = 0x02014b50, end_of_all = 0x06054b50;
-constexpr std::size_t local_bytes = 30, most_files = 0xffff, most_bytes = 0xffffffff;
+constexpr std::size_t local_bytes = 30, central_bytes = 46, end_bytes = 22, longest_name = 255;
 
 void put(std::string& out, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
@@ -57,71 +58,109 @@ std::string place_of(const Files& files, std::size_t offset) {
   return "the directory at its end";
 }
 
-std::string with_checksums(const Files& files, const Checksums& checksums) {
-  std::string out, directory;
-  if (files.size() > most_files)
-    throw Error("a package of " + std::to_string(files.size()) + " files: expected at most " + std::to_string(most_files));
+/// Printable ASCII without spaces: what any program shows as it is.
+void expect_name(std::string_view name) {
+  if (name.empty() || name.size() > longest_name ||
+      !std::all_of(name.begin(), name.end(), [](char c) { return c > 0x20 && c < 0x7f; }))
+    throw Error("the name of a file of the package is not 1 to 255 printable characters");
+}
+
+std::size_t size_of(const Files& files) {
+  std::size_t size = end_bytes;
+  for (const auto& [name, bytes] : files) size += local_bytes + central_bytes + 2 * name.size() + bytes.size();
+  return size;
+}
+
+/// Hands the bytes of an archive to `take`, piece by piece.
+template <class Take>
+void emit(const Files& files, const Checksums& checksums, const Take& take) {
+  std::string head, directory;
+  std::size_t at = 0;
   for (const auto& [name, bytes] : files) {
-    if (name.size() > most_files || out.size() + bytes.size() > most_bytes / 2)
-      throw Error("a package would be larger than 2 GiB, with " + name.substr(0, 80));
     put(directory, central_head, 4);
     put(directory, 0x0314, 2);  // made on Unix: the permissions below apply
     put_facts(directory, name, bytes, checksums.at(name));
     put(directory, 0, 6);  // no comment, disk 0, no internal attributes
     put(directory, std::uint64_t{0100644} << 16, 4);
-    put(directory, out.size(), 4);
+    put(directory, at, 4);
     directory += name;
-    put(out, local_head, 4);
-    put_facts(out, name, bytes, checksums.at(name));
-    out += name;
-    out += bytes;
+    head.clear();
+    put(head, local_head, 4);
+    put_facts(head, name, bytes, checksums.at(name));
+    head += name;
+    take(head);
+    take(bytes);
+    at += head.size() + bytes.size();
   }
-  const std::size_t begin = out.size();
-  out += directory;
-  put(out, end_of_all, 4);
-  put(out, 0, 4);
-  put(out, files.size(), 2);
-  put(out, files.size(), 2);
-  put(out, directory.size(), 4);
-  put(out, begin, 4);
-  put(out, 0, 2);
-  return out;
+  const std::size_t size = directory.size();
+  put(directory, end_of_all, 4);
+  put(directory, 0, 4);
+  put(directory, files.size(), 2);
+  put(directory, files.size(), 2);
+  put(directory, size, 4);
+  put(directory, at, 4);
+  put(directory, 0, 2);
+  take(directory);
+}
+
+/// How many of the first of `bytes` are those of an archive.
+std::size_t common(const Files& files, const Checksums& checksums, std::string_view bytes) {
+  std::size_t same = 0;
+  bool differs = false;
+  emit(files, checksums, [&](std::string_view piece) {
+    if (differs) return;
+    const std::string_view theirs = bytes.substr(same, piece.size());
+    const auto here =
+        static_cast<std::size_t>(std::mismatch(theirs.begin(), theirs.end(), piece.begin()).first - theirs.begin());
+    same += here, differs = here < piece.size();
+  });
+  return same;
 }
 
 }  // namespace
 
 std::string archive(const Files& files) {
+  if (files.size() > most_files || size_of(files) > most_bytes)
+    throw Error("expected a package of at most 1,000 files and 256 MiB, found " + std::to_string(files.size()) + " files, " +
+                std::to_string(size_of(files)) + " bytes");
   Checksums checksums;
-  for (const auto& [name, bytes] : files) checksums[name] = checksum(bytes);
-  return with_checksums(files, checksums);
+  for (const auto& [name, bytes] : files) expect_name(name), checksums[name] = checksum(bytes);
+  std::string out;
+  out.reserve(size_of(files));
+  emit(files, checksums, [&](std::string_view piece) { out += piece; });
+  return out;
 }
 
 Files read_archive(std::string_view bytes, std::string& contradiction) {
+  if (bytes.size() > most_bytes) throw Error("the package is larger than 256 MiB");
   Files files;
-  Checksums checksums;
+  Checksums told, right;
   std::size_t at = 0;
   while (bytes.size() - at >= local_bytes && get(bytes, at, 4) == local_head) {
     const std::size_t size = get(bytes, at + 18, 4), name_size = get(bytes, at + 26, 2), data = at + local_bytes + name_size;
     if (data > bytes.size() || size > bytes.size() - data)
       throw Error("the package ends too early, or a size in byte " + std::to_string(at + 18) + " is wrong");
     const std::string name(bytes.substr(at + local_bytes, name_size));
+    if (files.size() == most_files) throw Error("the package has more than 1,000 files");
     if (!files.empty() && name <= files.rbegin()->first)
       throw Error("the files of the package are not in order at '" + name.substr(0, 80) + "', byte " + std::to_string(at));
-    files.emplace(name, bytes.substr(data, size));
-    checksums[name] = get(bytes, at + 14, 4);
+    right[name] = checksum(files.emplace(name, bytes.substr(data, size)).first->second);
+    told[name] = get(bytes, at + 14, 4);
     at = data + size;
   }
   if (files.empty()) throw Error("expected a package, found something else");
-  for (const auto& [name, content] : files)
-    if (contradiction.empty() && checksums.at(name) != checksum(content))
+  if (common(files, told, bytes) != bytes.size() || bytes.size() != size_of(files)) {
+    const std::size_t offset = common(files, right, bytes);
+    if (offset == bytes.size()) throw Error("the package ends too early, after " + std::to_string(offset) + " bytes");
+    throw Error("byte " + std::to_string(offset) + " of the package is not what it must be: " +
+                (offset == size_of(files) ? "behind its end" : place_of(files, offset)));
+  }
+  for (const auto& [name, crc] : right) {
+    expect_name(name);
+    if (contradiction.empty() && told.at(name) != crc)
       contradiction = "the archive's checksum of " + name + " is not that of its content";
-  if (with_checksums(files, checksums) == bytes) return files;
-  const std::string expected = archive(files);
-  const auto [mine, theirs] = std::mismatch(expected.begin(), expected.end(), bytes.begin(), bytes.end());
-  const auto offset = static_cast<std::size_t>(mine - expected.begin());
-  if (offset == bytes.size()) throw Error("the package ends too early, after " + std::to_string(offset) + " bytes");
-  throw Error("byte " + std::to_string(offset) + " of the package is not what it must be: " +
-              (offset >= expected.size() ? "behind its end" : place_of(files, offset)));
+  }
+  return files;
 }
 
 }  // namespace kvcts::certificate

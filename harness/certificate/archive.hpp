@@ -10,8 +10,8 @@ namespace kvcts::certificate {
 
 using Files = std::map<std::string, std::string>;  ///< by name, e.g. "logs/stdout.txt"
 
-/// ZIP (PKWARE APPNOTE 6.3.3: method 0, UTF-8 names, 1980-01-01). Throws Error beyond 65,535 files, 4 GiB or names of 65,535
-/// bytes.
+/// ZIP (PKWARE APPNOTE 6.3.3: method 0, UTF-8 names, 1980-01-01). Throws Error beyond 1,000 files or 256 MiB (form.hpp), and
+/// for names that are not 1 to 255 printable characters of ASCII.
 std::string archive(const Files& files);
 /// Throws Error if `bytes` are not what archive() makes: names the first byte that differs, and its file. A wrong
 /// file checksum does not throw: it is described in `contradiction`, so that a caller that knows the content can

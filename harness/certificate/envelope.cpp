@@ -3,8 +3,11 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "certificate/error.hpp"
+#include "certificate/form.hpp"
+#include "certificate/merkle.hpp"
 
 namespace kvcts::certificate {
 
@@ -27,7 +30,8 @@ std::string from_base64(std::string_view text, const char* what) {
   std::string out(text.size(), '\0');
   std::size_t bytes = 0;
   if (sodium_base642bin(reinterpret_cast<unsigned char*>(out.data()), out.size(), text.data(), text.size(), nullptr, &bytes,
-                        nullptr, sodium_base64_VARIANT_ORIGINAL) != 0)
+                        nullptr, sodium_base64_VARIANT_ORIGINAL) != 0 ||
+      base64({out.data(), bytes}) != text)
     throw Error(std::string("expected base64 in the ") + what + " of an envelope, found something else");
   out.resize(bytes);
   return out;
@@ -48,9 +52,11 @@ void expect(const json& object, const char* key, const std::string& expected, co
                 found.substr(0, 80) + "'");
 }
 
-const json& object(const json& value, const char* what) {
-  if (!value.is_object()) throw Error(std::string("expected a mapping as the ") + what + ", found " + value.type_name());
-  return value;
+/// The only one of the list at `key`. Throws Error.
+const json& only(const json& object, const char* key, const char* what) {
+  const json& list = object.at(key);
+  if (!list.is_array() || list.size() != 1) throw Error(std::string("expected one ") + what);
+  return list.front();
 }
 
 }  // namespace
@@ -83,11 +89,10 @@ json seal(const std::string& subject, const std::string& sha256, const std::stri
 }
 
 Statement open(const json& envelope, const std::string& predicate_type, const PublicKey& key) {
-  expect(object(envelope, "envelope"), "payloadType", payload_type, "envelope");
-  const auto signatures = envelope.find("signatures");
-  if (signatures == envelope.end() || !signatures->is_array() || signatures->size() != 1)
-    throw Error("expected one signature in the envelope");
-  const json& one = object(signatures->front(), "signature");
+  expect_keys(envelope, {"payload", "payloadType", "signatures"}, "envelope");
+  expect(envelope, "payloadType", payload_type, "envelope");
+  const json& one = only(envelope, "signatures", "signature in the envelope");
+  expect_keys(one, {"keyid", "sig"}, "signature");
   if (const std::string id = text_at(one, "keyid", "signature"); id != key.id())
     throw Error("expected a signature of key " + key.id() + ", found one of key " + id.substr(0, 80));
   const std::string payload = from_base64(text_at(envelope, "payload", "envelope"), "payload"),
@@ -96,16 +101,16 @@ Statement open(const json& envelope, const std::string& predicate_type, const Pu
   if (signature.size() == bytes.size()) std::copy(signature.begin(), signature.end(), bytes.begin());
   if (signature.size() != bytes.size() || !key.verifies(pre_authentication(payload_type, payload), bytes))
     throw Error("the statement is not what key " + key.id() + " has signed");
-  const json statement = json::parse(payload, nullptr, false);
-  expect(object(statement, "statement"), "_type", statement_type, "statement");
+  json statement = canonical(payload, "the statement");
+  expect_keys(statement, {"_type", "predicate", "predicateType", "subject"}, "statement");
+  expect(statement, "_type", statement_type, "statement");
   expect(statement, "predicateType", predicate_type, "statement");
-  const auto subjects = statement.find("subject");
-  if (subjects == statement.end() || !subjects->is_array() || subjects->size() != 1)
-    throw Error("expected one subject in the statement");
-  const json& subject = object(subjects->front(), "subject");
-  return {text_at(subject, "name", "subject"),
-          text_at(object(subject.value("digest", json()), "subject's digest"), "sha256", "subject's digest"),
-          statement.value("predicate", json())};
+  const json& subject = only(statement, "subject", "subject in the statement");
+  expect_keys(subject, {"digest", "name"}, "subject");
+  expect_keys(subject.at("digest"), {"sha256"}, "subject's digest");
+  const std::string sha256 = text_at(subject.at("digest"), "sha256", "subject's digest");
+  digest_from_hex(sha256);
+  return {text_at(subject, "name", "subject"), sha256, std::move(statement.at("predicate"))};
 }
 
 }  // namespace kvcts::certificate

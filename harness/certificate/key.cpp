@@ -61,6 +61,9 @@ PublicKey PublicKey::from_pem(std::string_view pem) {
   start();
   std::array<unsigned char, key_bytes> bytes;
   read_pem(pem, "PUBLIC KEY", public_head, bytes.data());
+  // Anybody can sign for a point of small order, and libraries differ over the others that are not of the main group.
+  if (crypto_core_ed25519_is_valid_point(bytes.data()) == 0)
+    throw Error("expected an Ed25519 key, found one that is no safe point");
   return PublicKey(bytes);
 }
 
@@ -74,7 +77,9 @@ std::string PublicKey::id() const {
 
 bool PublicKey::verifies(std::string_view message, const Signature& signature) const {
   start();
-  return crypto_sign_verify_detached(signature.data(), reinterpret_cast<const unsigned char*>(message.data()),
+  // Its first half, a point, as well: versions of libsodium differ from each other and from OpenSSL over one that is not.
+  return crypto_core_ed25519_is_valid_point(signature.data()) != 0 &&
+         crypto_sign_verify_detached(signature.data(), reinterpret_cast<const unsigned char*>(message.data()),
                                      message.size(), bytes_.data()) == 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "certificate/envelope.hpp"
 #include "certificate/error.hpp"
+#include "certificate/form.hpp"
 
 namespace kvcts::certificate {
 
@@ -118,14 +119,20 @@ std::vector<json> rotations_of(const fs::path& file) {
 }
 
 bool leads(const std::vector<json>& rotations, const PublicKey& trusted, const PublicKey& to) {
+  if (rotations.size() > most_rotations)
+    throw Error("expected at most " + std::to_string(most_rotations) + " rotations, found " +
+                std::to_string(rotations.size()));
   std::vector<PublicKey> reached{trusted};
   for (std::size_t i = 0; i < reached.size(); ++i) {
     if (reached[i] == to) return true;
     for (const json& rotation : rotations) {
       try {
         const Statement said = open(rotation, rotation_type, reached[i]);
-        const PublicKey next = PublicKey::from_pem(said.predicate.at("new").get<std::string>());
-        if (next.id() == said.sha256 && std::find(reached.begin(), reached.end(), next) == reached.end())
+        expect_keys(said.predicate, {"new", "old"}, "rotation");
+        const std::string pem = said.predicate.at("new").get<std::string>();
+        const PublicKey next = PublicKey::from_pem(pem);
+        if (next.pem() == pem && next.id() == said.sha256 && said.predicate.at("old") == reached[i].pem() &&
+            std::find(reached.begin(), reached.end(), next) == reached.end())
           reached.push_back(next);
       } catch (const Error&) {  // of another key
       } catch (const json::exception&) {

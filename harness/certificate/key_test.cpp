@@ -64,6 +64,8 @@ TEST(Key, WhatIsNoneIsOneSentenceWithoutTheText) {
                   "PUBLIC KEY-----\n");
             }).find("another kind of key"),
             std::string::npos);
+  std::array<unsigned char, 32> identity{1};
+  EXPECT_NE(error_of([&] { PublicKey::from_pem(PublicKey(identity).pem()); }).find("no safe point"), std::string::npos);
 }
 
 class KeyFile : public ::testing::Test {

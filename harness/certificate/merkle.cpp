@@ -52,8 +52,9 @@ Digest digest_from_hex(std::string_view text) {
   Digest out;
   std::size_t bytes = 0;
   if (text.size() != 2 * out.size() ||
-      sodium_hex2bin(out.data(), out.size(), text.data(), text.size(), nullptr, &bytes, nullptr) != 0 || bytes != out.size())
-    throw Error("expected a SHA-256 of 64 hexadecimal digits, found '" + std::string(text.substr(0, 80)) + "'");
+      sodium_hex2bin(out.data(), out.size(), text.data(), text.size(), nullptr, &bytes, nullptr) != 0 ||
+      bytes != out.size() || hex(out) != text)
+    throw Error("expected a SHA-256 of 64 lower-case hexadecimal digits, found '" + std::string(text.substr(0, 80)) + "'");
   return out;
 }
 

@@ -15,7 +15,7 @@ using Digest = std::array<std::uint8_t, 32>;
 
 Digest sha256(std::string_view bytes);
 std::string hex(const Digest& digest);
-/// Throws Error unless `text` is 64 hexadecimal digits.
+/// Throws Error unless `text` is 64 lower-case hexadecimal digits.
 Digest digest_from_hex(std::string_view text);
 
 /// Hash of one record.

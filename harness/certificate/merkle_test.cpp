@@ -63,8 +63,8 @@ TEST(Merkle, EveryRecordIsProvedAndNoOther) {
 
 TEST(Merkle, ADigestInWords) {
   EXPECT_EQ(digest_from_hex(roots[3]), root_of(leaves_of(3)));
-  for (const std::string& text :
-       {std::string(roots[3]) + "0", std::string(roots[3]).substr(1), std::string(64, 'g'), std::string()})
+  for (const std::string& text : {std::string(roots[3]) + "0", std::string(roots[3]).substr(1), std::string(64, 'g'),
+                                  std::string(64, 'A'), std::string()})
     EXPECT_THROW(digest_from_hex(text), Error);
 }
 

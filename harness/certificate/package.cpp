@@ -7,6 +7,7 @@
 
 #include "certificate/envelope.hpp"
 #include "certificate/error.hpp"
+#include "certificate/form.hpp"
 #include "certificate/key_file.hpp"
 
 namespace kvcts::certificate {
@@ -22,10 +23,10 @@ constexpr std::array own_files{statement_file, key_file, rotations_file, plan_fi
 
 bool is_own(const std::string& name) { return std::find(own_files.begin(), own_files.end(), name) != own_files.end(); }
 
-std::vector<Digest> leaves_of(const std::vector<std::string>& lines) {
+std::vector<Digest> leaves_of(const std::vector<std::string_view>& lines) {
   std::vector<Digest> leaves;
   leaves.reserve(lines.size());
-  for (const std::string& line : lines) leaves.push_back(leaf_hash(line));
+  for (const std::string_view line : lines) leaves.push_back(leaf_hash(line));
   return leaves;
 }
 
@@ -35,12 +36,13 @@ std::string tree_text(const std::vector<Digest>& leaves) {
   return out;
 }
 
-/// Lines without their ends. Throws Error if the last one has none.
-std::vector<std::string> lines_of(const std::string& text, const char* file) {
-  std::vector<std::string> lines;
+/// Lines without their ends. Throws Error if the last one has none, or if they are too many.
+std::vector<std::string_view> lines_of(std::string_view text, const char* file) {
+  std::vector<std::string_view> lines;
   for (std::size_t from = 0; from < text.size();) {
     const std::size_t to = text.find('\n', from);
-    if (to == std::string::npos) throw Error(std::string(file) + " ends in the middle of a line");
+    if (to == std::string_view::npos) throw Error(std::string(file) + " ends in the middle of a line");
+    if (lines.size() == most_records) throw Error(std::string(file) + " has more than 200,000 lines");
     lines.push_back(text.substr(from, to - from));
     from = to + 1;
   }
@@ -56,25 +58,28 @@ json digests_of(const Files& files) {
   return out;
 }
 
-json canonical(const std::string& text, const std::string& what) {
-  constexpr int deepest = 64;  // limits recursion when it is walked
-  const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    if (depth > deepest) throw Error(what + " is nested more than " + std::to_string(deepest) + " deep");
-    return true;
-  };
-  json value = json::parse(text, shallow, false);
-  if (value.is_discarded()) throw Error(what + " is not JSON");
-  if (value.dump() != text) throw Error(what + " is not in its canonical form");
-  return value;
-}
-
 const std::string& file(const Files& files, const char* name) {
   const auto at = files.find(name);
   if (at == files.end()) throw Error(std::string("the package has no ") + name);
   return at->second;
 }
 
-std::string id_of(const json& record) { return record.is_object() ? record.value("id", "") : ""; }
+const std::string& id_of(const json& record) { return record.at("id").get_ref<const std::string&>(); }
+
+/// Throws Error if one of the package's own is missing.
+Files complete(Files files) {
+  for (const char* name : own_files) file(files, name);
+  return files;
+}
+
+/// For a sentence about a record that may be anything.
+std::string id_in(std::string_view record) {
+  try {
+    return id_of(canonical(record, "it")).substr(0, 200);
+  } catch (const std::exception&) {
+    return "?";
+  }
+}
 
 /// Throws Error unless planned and recorded are the same ids, each once.
 void compare_plan(const json& plan, const std::vector<json>& records) {
@@ -92,11 +97,11 @@ void compare_plan(const json& plan, const std::vector<json>& records) {
 }
 
 /// Finds the record whose hash differs from tree.txt. Throws Error if there is one, or if the signed root differs.
-void compare_tree(const std::vector<std::string>& lines, const std::string& text, const std::string& root,
-                  std::int64_t count) {
+void compare_tree(const std::vector<std::string_view>& lines, const std::string& text, const std::string& root,
+                  std::uint64_t count) {
   const std::vector<Digest> leaves = leaves_of(lines);
   std::vector<Digest> told;
-  for (const std::string& line : lines_of(text, tree_file)) told.push_back(digest_from_hex(line));
+  for (const std::string_view line : lines_of(text, tree_file)) told.push_back(digest_from_hex(line));
   if (hex(root_of(told)) != root) {
     if (hex(root_of(leaves)) == root) throw Error("tree.txt is not the tree that was signed; the records are");
     throw Error("records and tree are not those that were signed");
@@ -105,35 +110,29 @@ void compare_tree(const std::vector<std::string>& lines, const std::string& text
     throw Error("expected " + std::to_string(count) + " records, found " + std::to_string(leaves.size()));
   for (std::size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i] != told[i])
-      throw Error("record " + std::to_string(i + 1) + " (case '" +
-                  id_of(json::parse(lines[i], nullptr, false)).substr(0, 200) + "') is not the one that was signed");
+      throw Error("record " + std::to_string(i + 1) + " (case '" + id_in(lines[i]) + "') is not the one that was signed");
 }
 
 }  // namespace
 
 std::string write_package(const Package& package, const PrivateKey& key) {
-  std::vector<std::string> lines;
   Files files = package.others;
   for (const auto& [name, bytes] : files)
     if (is_own(name)) throw Error("a package has its own " + name);
-  std::string text;
-  for (const json& record : package.records) {
-    lines.push_back(record.dump());
-    text += lines.back() + "\n";
-  }
-  if (!std::is_sorted(package.records.begin(), package.records.end(),
-                      [](const json& a, const json& b) { return id_of(a) < id_of(b); }))
-    throw Error("records are not in order of their ids");
-  compare_plan(package.plan, package.records);
-  const std::vector<Digest> leaves = leaves_of(lines);
+  std::string& records = files[records_file];
+  for (const json& record : package.records) records.append(record.dump()).append("\n");
+  const std::vector<Digest> leaves = leaves_of(lines_of(records, records_file));
   files[plan_file] = package.plan.dump();
   files[rotations_file] = json(package.rotations).dump();
-  files[records_file] = std::move(text);
   files[tree_file] = tree_text(leaves);
   files[key_file] = key.public_key().pem();
   const json predicate{{"files", digests_of(files)}, {"records", leaves.size()}, {"root", hex(root_of(leaves))}};
   files[statement_file] = seal(package.product, hex(root_of(leaves)), predicate_type, predicate, key).dump();
-  return archive(files);
+  std::string bytes = archive(files);
+  // Nothing is signed that a reader would reject: records out of order, another plan, a fraction.
+  if (const Reading back = read_package(bytes, key.public_key()); !back.good())
+    throw Error(back.checks.back().what + ": " + back.checks.back().wrong);
+  return bytes;
 }
 
 bool Reading::good() const {
@@ -156,11 +155,11 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
   };
   Files files;
   std::string contradiction;
-  std::vector<std::string> lines;
+  std::vector<std::string_view> lines;
   Statement statement;
   Package& package = reading.package;
-  const bool sound =
-      check("form", [&] { files = read_archive(bytes, contradiction); }) &&
+  const bool sound =  // each check builds on those before it
+      check("form", [&] { files = complete(read_archive(bytes, contradiction)); }) &&
       check("signature",
             [&] {
               const PublicKey key = PublicKey::from_pem(file(files, key_file));
@@ -168,8 +167,13 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
               reading.signer = key.id();
               package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
               statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
+              const json& said = statement.predicate;
+              expect_keys(said, {"files", "records", "root"}, "predicate");
+              if (!said.at("files").is_object() || !said.at("records").is_number_unsigned() ||
+                  said.at("root") != statement.sha256)
+                throw Error("the predicate has not the form that it must have");
               package.product = statement.subject;
-              if (trusted && !leads(package.rotations, *trusted, key))
+              if (!leads(package.rotations, trusted.value_or(key), key))
                 throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " +
                             trusted->id());
             }) &&
@@ -183,20 +187,22 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
               }
               for (const auto& [name, digest] : found.items())
                 if (!signed_ones.contains(name)) throw Error(name + " was not signed");
+              for (const auto& [name, content] : files)
+                if (!is_own(name) && name.ends_with(".json")) canonical(content, name);
             }) &&
       check("tree",
             [&] {
               lines = lines_of(file(files, records_file), records_file);
-              const std::string root = statement.predicate.at("root").get<std::string>();
-              if (root != statement.sha256) throw Error("the statement has two roots");
-              compare_tree(lines, file(files, tree_file), root, statement.predicate.at("records").get<std::int64_t>());
+              expect_few_values(file(files, records_file), records_file);
+              compare_tree(lines, file(files, tree_file), statement.sha256,
+                           statement.predicate.at("records").get<std::uint64_t>());
             }) &&
       check("records",
             [&] {
               for (std::size_t i = 0; i < lines.size(); ++i)
                 package.records.push_back(canonical(lines[i], "record " + std::to_string(i + 1)));
-              for (std::size_t i = 1; i < lines.size(); ++i)
-                if (id_of(package.records[i]) < id_of(package.records[i - 1]))
+              for (std::size_t i = 0; i < lines.size(); ++i)
+                if (id_of(package.records[i]) < id_of(package.records[i > 0 ? i - 1 : 0]))
                   throw Error("record " + std::to_string(i + 1) + " is out of order");
             }) &&
       check("plan",

@@ -8,6 +8,8 @@
 //   records.jsonl     one canonical JSON record per case, in order of ids
 //   tree.txt          hash of each record, to identify a changed one
 //   (others)          product, machine, claims, logs
+//
+// JSON is canonical in all of them (form.hpp).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -30,7 +32,7 @@ struct Package {
   std::vector<nlohmann::json> rotations;  ///< key_file.hpp
 };
 
-/// The bytes of a package. Throws Error if records are out of order or a name occurs twice.
+/// The bytes of a package. Throws Error if read_package() would not accept them.
 std::string write_package(const Package& package, const PrivateKey& key);
 
 /// One check; `wrong` is one sentence, "" = passed.

@@ -106,7 +106,7 @@ TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
       "files: plan.json is not the one that was signed");
   has(said_of([](Files& f) { f["more.txt"] = ""; }), "files: more.txt was not signed");
   has(said_of([](Files& f) { f.erase("logs/run.txt"); }), "files: the package has no logs/run.txt, which was signed");
-  has(said_of([](Files& f) { f.erase("key.pem"); }), "signature: the package has no key.pem");
+  has(said_of([](Files& f) { f.erase("key.pem"); }), "form: the package has no key.pem");
   has(said_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }),
       "signature: expected a signature of key");
   has(said_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }),
@@ -126,13 +126,16 @@ TEST_F(PackageTest, RecordsThatSwappedPlacesAreFound) {
             std::string::npos);
 }
 
-TEST_F(PackageTest, NobodySignsAPlanWithCasesLeftOut) {
+TEST_F(PackageTest, NobodySignsWhatAReaderRejects) {
   const std::vector<std::function<void(Package&)>> spoilers{[](Package& p) { p.records.erase(p.records.begin() + 3); },
                                                             [](Package& p) { p.plan["ids"].erase(3); },
                                                             [](Package& p) { p.records[3] = p.records[4]; },
                                                             [](Package& p) { std::swap(p.records[3], p.records[4]); },
                                                             [](Package& p) { p.plan["ids"].push_back("case/100003"); },
-                                                            [](Package& p) { p.others["plan.json"] = ""; }};
+                                                            [](Package& p) { p.others["plan.json"] = ""; },
+                                                            [](Package& p) { p.others["claims.json"] = "{ }"; },
+                                                            [](Package& p) { p.others["a b"] = ""; },
+                                                            [](Package& p) { p.records[3]["ms"] = 0.5; }};
   for (const auto& spoil : spoilers) {
     Package package = sample(50);
     spoil(package);
