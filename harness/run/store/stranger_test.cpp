@@ -251,6 +251,7 @@ TEST_F(Stranger, FiguresOfAFileAreNoLoops) {
   refused("the plan", [](Shell& s) { s.run("UPDATE results SET ordinal = 1 << 40 WHERE ordinal = 3"); });
   refused("the plan", [](Shell& s) { s.run("UPDATE planned SET ordinal = 1 << 40 WHERE ordinal = 3"); });
   refused("expected times", [](Shell& s) { s.run("UPDATE sessions SET touched_ms = 1 << 62"); });
+  refused("the times of its cases", [](Shell& s) { s.run("UPDATE executions SET wall_ns = 1 << 62 WHERE n = 1"); });
   refused("the phases", [](Shell& s) { s.run("UPDATE phases SET ns = 1 << 62"); });
 }
 
