@@ -172,16 +172,17 @@ class Warden {
       case WardenRequest::stop:
         return stop(request);
       case WardenRequest::resume:
-        return send_signal(tree_of(request), SIGCONT);
+        return resume(request);
     }
   }
 
   void kill(const Message& request) { kills_.push_back(tree_of(request)); }
 
   /// What belongs to a spawn.
-  Kill tree_of(const Message& request) {
+  Kill tree_of(const Message& request) { return tree_of(request.body.value("id", std::uint64_t{0})); }
+  Kill tree_of(std::uint64_t id) {
     Kill kill;
-    kill.id = request.body.value("id", std::uint64_t{0});
+    kill.id = id;
     kill.since_ns = now_ns();
     if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
       // The pid of a reaped process may be reused; its children are found by mark and as our own orphans.
@@ -191,38 +192,61 @@ class Warden {
     return kill;
   }
 
-  /// All of it that lives. Process 1 of a sandbox sees nothing else.
-  std::vector<ProcessStat> living(const Kill& tree) {
-    std::vector<ProcessStat> all = all_processes();
-    if (self_ != 1) return victims(all, tree);
+  /// What a stop stops: all of a sandbox, of which this is process 1; else the spawn, with its process group.
+  std::vector<ProcessStat> reached(const Kill& tree) const {
+    std::vector<ProcessStat> all;
+    if (self_ == 1) all = all_processes();
+    for (const pid_t root : self_ == 1 ? std::vector<pid_t>{} : tree.roots)
+      if (auto stat = read_stat(root)) all.push_back(std::move(*stat));
     std::erase_if(all, [&](const ProcessStat& stat) { return stat.pid == self_ || stat.dead(); });
     return all;
   }
+  void send_signal(pid_t pid, int number) const { ::kill(self_ == 1 ? pid : -pid, number); }
 
-  void send_signal(const Kill& tree, int number) {
-    if (self_ == 1) {
-      ::kill(-1, number);  // no fork slips through
-      return;
+  /// Of a tree, or of the whole sandbox.
+  std::uint64_t place_of(const Kill& tree) const { return self_ == 1 ? 0 : tree.id; }
+
+  /// Stops all that does not stop itself already.
+  void freeze(const Kill& tree) {
+    std::set<pid_t>& asleep = asleep_[place_of(tree)];
+    for (const ProcessStat& stat : reached(tree)) {
+      if (stat.state == 'T')
+        asleep.insert(stat.pid);
+      else
+        send_signal(stat.pid, SIGSTOP);
     }
-    for (const ProcessStat& stat : living(tree)) ::kill(stat.pid, number);
   }
 
   /// Returns when every thread stands. Sent again and again: a process can be resumed by another that still runs. Now and
   /// then all go on for a moment: one that waits in vfork() for its stopped child cannot stop.
   void stop(const Message& request) {
     const Kill tree = tree_of(request);
+    if (!asleep_.contains(place_of(tree))) freeze(tree);
     std::vector<ProcessStat> moving;
     for (int round = 1;; ++round) {
-      send_signal(tree, round % stops_in_a_row == 0 ? SIGCONT : SIGSTOP);
-      moving = living(tree);
+      if (self_ == 1) ::kill(-1, SIGSTOP);  // no fork slips through
+      moving = reached(tree);
       std::erase_if(moving, [](const ProcessStat& stat) { return stands_still(stat.pid); });
       if (moving.empty() || now_ns() - tree.since_ns > stop_patience_ns) break;
+      const bool pause = round % stops_in_a_row == 0;
+      for (const ProcessStat& stat : pause ? reached(tree) : moving) send_signal(stat.pid, pause ? SIGCONT : SIGSTOP);
       ::usleep(static_cast<useconds_t>(std::min(round * 20, 1000)));
     }
-    reap();  // the stops that this caused are reported before it
+    reap();  // the stops that this caused
     json left = json::array();
     for (const ProcessStat& stat : moving) left.push_back(words_of(stat));
     channel_.queue({{"event", "still"}, {"id", tree.id}, {"left", left}});
+  }
+
+  void resume(const Message& request) {
+    const Kill tree = tree_of(request);
+    const auto frozen = asleep_.find(place_of(tree));
+    if (frozen == asleep_.end()) return;
+    for (const auto id : request.body.value("also", std::vector<std::uint64_t>{}))
+      if (const auto known = spawned_.find(id); known != spawned_.end()) frozen->second.erase(known->second.first);
+    for (const ProcessStat& stat : reached(tree))
+      if (!frozen->second.contains(stat.pid)) send_signal(stat.pid, SIGCONT);
+    asleep_.erase(frozen);
   }
 
   void spawn(const Message& request) {
@@ -272,8 +296,11 @@ class Warden {
       const pid_t pid = ::wait4(-1, &status, WNOHANG | WUNTRACED, &usage);
       if (pid <= 0) return;
       if (WIFSTOPPED(status)) {
-        if (const auto child = children_.find(pid); child != children_.end())
-          channel_.queue({{"event", "stopped"}, {"id", child->second.id}});
+        const auto child = children_.find(pid);
+        const Kill tree = child != children_.end() ? tree_of(child->second.id) : Kill{};
+        if (tree.id == 0 || asleep_.contains(place_of(tree))) continue;  // not ours, or by ours
+        freeze(tree);
+        channel_.queue({{"event", "stopped"}, {"id", tree.id}});
         continue;
       }
       for (Kill& kill : kills_) {  // its pid may be reused from now on
@@ -382,6 +409,7 @@ class Warden {
   std::map<std::uint64_t, std::pair<pid_t, std::string>>
       spawned_;  ///< id -> pid, mark; includes the dead until they are killed
   std::vector<Kill> kills_;
+  std::map<std::uint64_t, std::set<pid_t>> asleep_;  ///< of what is stopped now, by place_of(): what stood before
 };
 
 }  // namespace

@@ -12,13 +12,13 @@
 //   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds
 //                                      fds become 1, 2, 3, ... of the child; 0 is /dev/null
 //   {op:"kill", id}                    kills the process tree of that spawn, and everything with its mark
-//   {op:"stop", id}                    stops what a kill would end (as process 1 of a sandbox: everything in it)
-//   {op:"resume", id}                  undoes that
+//   {op:"stop", id}                    stops that process group; as process 1 of a sandbox everything in it
+//   {op:"resume", id, also:[ids]}      undoes that; what had stopped before stays so, but for those spawns
 // Events (any order, any time):
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}
 //   {event:"killed", id, pids:[killed], left:[{pid, state, command, wchan}], ms}
-//   {event:"stopped", id}              that child stopped, by whatever signal
+//   {event:"stopped", id}              that child stopped by itself; what stop would stop is being stopped: resume it
 //   {event:"still", id, left:[..]}     the reply to stop: every thread stands; left: those that do not after 2 s
 #pragma once
 

@@ -244,14 +244,14 @@ TEST_F(WardenTest, KillsOneThatKeepsForking) {
   EXPECT_TRUE(alive(run_).empty());
 }
 
-TEST_F(WardenTest, StopsATreeUntilItIsResumed) {
+TEST_F(WardenTest, StopsAGroupUntilItIsResumed) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / run_;
   std::filesystem::create_directory(folder);
   const auto counts = [&](const char* name) {
     return "n=0; while :; do n=$((n+1)); echo $n > " + (folder / name).string() + "; done";
   };
   const auto read = [&](const char* name) { return read_text_file((folder / name).string()); };
-  spawn(1, "setsid sh -c '" + counts("child") + "' & " + counts("own"));
+  spawn(1, "sh -c '" + counts("child") + "' & " + counts("own"));
   spawn(2, "sleep 60");
   for (int round = 0; round < 20; ++round) {
     ASSERT_TRUE(eventually([&] { return !read("child").empty() && !read("own").empty(); }));
@@ -275,10 +275,15 @@ TEST_F(WardenTest, StopsOneThatKeepsForking) {
   EXPECT_TRUE(kill(1)["left"].empty());
 }
 
-TEST_F(WardenTest, TellsThatAChildStoppedItself) {
-  spawn(1, "kill -STOP $$; exit 5");
+TEST_F(WardenTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
+  spawn(1, "sleep 60 & kill -STOP $$; kill %1; exit 5");
   wait_for("stopped", 1);
+  channel_.send({{"op", "stop"}, {"id", 1}});
+  wait_for("still", 1);
   channel_.send({{"op", "resume"}, {"id", 1}});
+  channel_.send({{"op", "stop"}, {"id", 1}});
+  wait_for("still", 1);
+  channel_.send({{"op", "resume"}, {"id", 1}, {"also", {1}}});
   EXPECT_EQ(WEXITSTATUS(wait_for("exit", 1)["status"].get<int>()), 5);
 }
 

@@ -173,14 +173,18 @@ void Child::stop() {
   link_.send({{"op", WardenRequest::stop}, {"id", id_}});
 }
 
-void Child::resume() { link_.send({{"op", WardenRequest::resume}, {"id", id_}}); }
-
-bool Child::take_announcement() {
-  const std::uint64_t count = page()->completions.load(std::memory_order_acquire);
-  if (!stopped_ || count == announced_) return false;
-  announced_ = count;
-  return true;
+void Child::resume(const std::vector<std::uint64_t>& also) {
+  link_.send({{"op", WardenRequest::resume}, {"id", id_}, {"also", also}});
 }
+
+void Child::await_announcement() {
+  counted_ = page()->completions.load(std::memory_order_acquire);
+  stopped_ = false;
+}
+
+bool Child::has_counted() const { return page_.map && page()->completions.load(std::memory_order_acquire) != counted_; }
+
+bool Child::take_announcement() { return std::exchange(stopped_, false); }
 
 void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
@@ -199,9 +203,10 @@ void Child::on_event(const json& event) {
     // The socket may still hold a reply: read it before handling the end.
     if (channel_watch_ != 0) on_channel(EPOLLIN);
   } else if (kind == "stopped") {
-    stopped_ = true;
+    stopped_ = has_counted();
+    if (!stopped_) resume();
   } else if (kind == "still") {
-    stopped_ = false;  // an announcement would be made again, or is answered by this stop
+    stopped_ = false;
     left_moving_ = event.value("left", json::array());
   } else if (kind == "killed") {
     killed_ = Killed{event.value("pids", std::vector<pid_t>{}), event.value("left", json::array()),

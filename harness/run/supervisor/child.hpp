@@ -96,13 +96,14 @@ class Child {
   void kill();
   const std::optional<Killed>& killed() const { return killed_; }
 
-  /// Stops it, with everything that it started, until resume().
+  /// Stops it, with everything that it started, until resume(). Of those that stopped by themselves only `also` go on.
   void stop();
-  void resume();
+  void resume(const std::vector<std::uint64_t>& also = {});
   /// What still ran when the warden gave up stopping it; nothing before the warden has replied.
   const std::optional<nlohmann::json>& left_moving() const { return left_moving_; }
-  /// A worker counts a completed transfer on its page and stops itself. True once for each; the count alone, or a stop
-  /// alone, is none.
+  /// A worker counts a completed transfer on its page, then stops itself: an announcement. A stop without that is none.
+  void await_announcement();
+  bool has_counted() const;  ///< since then
   bool take_announcement();
 
   /// Reads the rest of the pipes without waiting.
@@ -138,7 +139,7 @@ class Child {
   std::optional<Killed> killed_;
   std::optional<nlohmann::json> left_moving_;
   bool stopped_{false};
-  std::uint64_t announced_{0};
+  std::uint64_t counted_{0};
 };
 
 /// The supervisor's end of a warden's socket: the run's warden, or the one that is the first process of a sandbox.

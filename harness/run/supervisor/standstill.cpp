@@ -14,7 +14,7 @@ constexpr std::int64_t stop_patience_ms = 10'000;  // the warden gives up earlie
 class Standstill {
  public:
   /// `as_one`: they have a sandbox of their own, which stops as a whole.
-  Standstill(std::span<const std::unique_ptr<Child>> children, bool as_one) {
+  Standstill(std::span<const std::unique_ptr<Child>> children, bool as_one) : children_(children) {
     for (const auto& child : children) {
       if (child->lost() || child->start_failure() || (as_one && !stopped_.empty())) continue;
       child->stop();
@@ -22,7 +22,10 @@ class Standstill {
     }
   }
   ~Standstill() {
-    for (Child* child : stopped_) child->resume();
+    std::vector<std::uint64_t> also;
+    for (const auto& child : children_)
+      if (child->has_counted()) also.push_back(child->id());
+    for (Child* child : stopped_) child->resume(also);
   }
   Standstill(const Standstill&) = delete;
   Standstill& operator=(const Standstill&) = delete;
