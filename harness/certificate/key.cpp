@@ -61,7 +61,7 @@ PublicKey PublicKey::from_pem(std::string_view pem) {
   start();
   std::array<unsigned char, key_bytes> bytes;
   read_pem(pem, "PUBLIC KEY", public_head, bytes.data());
-  // Anybody can sign for a point of small order, and libraries differ over the others that are not of the main group.
+  // Anyone can sign for a point of small order, and libraries differ over the others that are not of the main group.
   if (crypto_core_ed25519_is_valid_point(bytes.data()) == 0)
     throw Error("expected an Ed25519 key, found one that is no safe point");
   return PublicKey(bytes);

@@ -13,6 +13,7 @@ enum Exit : int {
   exit_own_error = 3,         ///< the suite's own fault; wins over exit_unexpected
   exit_nothing_selected = 4,  ///< a selection without a single case
   exit_incomplete = 5,        ///< something planned was not run, or nothing was
+  exit_waived = 6,            ///< of verify: nothing is wrong, but the product fails what its waivers declare
   exit_interrupted = 130,
 };
 

@@ -272,7 +272,7 @@ class AttackerEngine final : public SharedMemoryEngine {
 
  protected:
   void edit(std::vector<Move>&) override {
-    if (result_.empty()) result_ = attack_->make(target_);
+    if (!result_.starts_with("SUCCEEDED")) result_ = attack_->make(target_);
   }
   bool moves_by_itself(std::span<const Move> moves) override {
     moves_ = moves;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -145,6 +146,16 @@ bool stands_still(pid_t pid) {
   }
   ::closedir(tasks);
   return still;
+}
+
+std::set<std::string> mapped_code(pid_t pid) {
+  std::set<std::string> out;
+  std::ifstream maps(path_of(pid, "maps"));
+  for (std::string line; std::getline(maps, line);)
+    if (const std::size_t path = line.find('/');
+        path != std::string::npos && line.find("x") < line.find(' ', line.find(' ') + 1))
+      out.insert(line.substr(path));
+  return out;
 }
 
 std::uint64_t private_bytes(pid_t pid) {

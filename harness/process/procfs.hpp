@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,8 @@ pid_t child_in_namespace(pid_t parent, pid_t inner);
 bool catches_signal(pid_t pid, int signal);
 /// Whether each of its threads is stopped or dead; true if gone.
 bool stands_still(pid_t pid);
+/// The files whose code the process has mapped, as it names them; each once.
+std::set<std::string> mapped_code(pid_t pid);
 /// Resident bytes outside shared mappings; 0 if gone.
 std::uint64_t private_bytes(pid_t pid);
 /// A whole /proc file, or the reason why it is unreadable ("(Permission denied)").

@@ -59,6 +59,8 @@ const Table<ProfileEntry>& profile_table() {
           required("title", &ProfileEntry::title, text(), "one line"),
           required("version", &ProfileEntry::version, integer(1, 1'000'000), "grows when the cases change"),
           optional("evidence", &ProfileEntry::evidence, evidence(), "the weakest that its cases may have"),
+          optional("waived_at_most", &ProfileEntry::waived_at_most, integer(0, 100),
+                   "per cent of the cases that waivers may cover; more is no certificate"),
           required("matrix", &ProfileEntry::matrix, list_of(object<MatrixBlock>(block_table)),
                    "products of axes, each with its reason; the engine is the product's"),
           optional("notes", &ProfileEntry::notes, any_text(), "anything else"),
@@ -84,6 +86,12 @@ const Table<ProductEntry>& product_table() {
           optional("waivers", &ProductEntry::waivers, list_of(object<WaiverEntry>(waiver_table)),
                    "known failures, each with its reason; a reader of the certificate sees them"),
           optional("notes", &ProductEntry::notes, any_text(), "hardware, firmware, anything else that a reader should know"),
+      },
+      [](const ProductEntry& product, const Node& node) {
+        for (const auto& [name, value] : product.engine.environment.items())
+          if (name.starts_with("KVCTS_") || name.starts_with("LD_"))
+            fail(*node.find("engine"), "an environment without KVCTS_* and LD_*, which decide what is run, found " + name,
+                 "a death that is known is a waiver: {match: {outcome: CRASH}, ...}");
       }};
   return table;
 }

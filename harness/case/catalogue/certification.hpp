@@ -13,6 +13,7 @@ struct ProfileEntry {
   std::int64_t version{1};                ///< a different set of cases is a new version
   Evidence evidence{Evidence::modelled};  ///< the weakest that its cases may have
   std::vector<MatrixBlock> matrix;        ///< without the axis engine, which the product supplies
+  std::int64_t waived_at_most{10};        ///< per cent of the cases that were run
   std::string notes, file;
 };
 

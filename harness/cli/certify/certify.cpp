@@ -14,13 +14,13 @@
 #include "certificate/key_file.hpp"
 #include "certificate/package.hpp"
 #include "cli/certify/challenge.hpp"
+#include "cli/certify/code.hpp"
 #include "cli/certify/negatives.hpp"
 #include "cli/certify/record.hpp"
 #include "cli/report/summary.hpp"
 #include "cli/report/whole_file.hpp"
 #include "cli/run/run.hpp"
 #include "cli/stored.hpp"
-#include "engines/transport/session.hpp"
 #include "process/installation.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "run/store/reader.hpp"
@@ -37,28 +37,6 @@ struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string sha256_of(const fs::path& file) { return certificate::hex(certificate::sha256(bytes_of_file(file))); }
-
-/// SHA-256 of the programs that judged and of the libraries that were judged.
-json digests_of_code(const catalogue::EngineEntry& engine) {
-  json out = json::object();
-  const fs::path programs = process::program_folder();
-  for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-warden"}) {
-    std::error_code none;
-    if (fs::exists(programs / program, none)) out["programs"][program] = sha256_of(programs / program);
-  }
-  out["libraries"] = json::object();
-  std::vector<std::string> stems;
-  if (!engine.plugin.empty()) stems.push_back(engine.plugin);
-  if (engine.options.is_object() && engine.options.contains("memory_provider"))
-    stems.push_back(engine.options.at("memory_provider").get<std::string>());
-  for (const std::string& stem : stems) {
-    const fs::path file = transport::find_plugin(stem);
-    out["libraries"][file.filename().string()] = sha256_of(file);
-  }
-  return out;
-}
-
 /// Runs what has no result yet.
 int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::uint64_t seed,
                 std::function<void(Plan&)> amend) {
@@ -67,6 +45,8 @@ int run_profile(const Subject& subject, const CertifyOptions& options, const Glo
   run.jobs = options.jobs;
   run.seed = seed;
   run.aside = true;
+  run.view = blind_view;
+  run.digest = digest_of_code;
   run.cases = globals.cases;
   if (fs::exists(options.run)) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.run).info(); });
@@ -94,8 +74,11 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject,
     throw Refused(fmt::format("{} of {} cases were not run{}",
                               counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
   }
+  std::int64_t waived = 0, run = 0;
   reader.for_each([&](const store::Row& row) {
     const CaseResult& r = row.result;
+    waived += r.verdict == Verdict::xfail;
+    run += store::was_executed(r.outcome) && !negatives.contains(r.id);
     if (const auto negative = negatives.find(r.id); negative != negatives.end()) {
       const std::string why = why_not_caught(r, negative->second->saboteur.fault_class);
       if (!why.empty()) throw Refused("a blind negative was not caught: " + r.id + " " + why);
@@ -107,6 +90,8 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject,
         r.evidence != Evidence::executed)
       throw Refused(fmt::format("{} is {}, and the profile requires executed", r.id, name(r.evidence)));
   });
+  if (const std::int64_t most = subject.profile().waived_at_most; waived * 100 > most * run)
+    throw Refused(fmt::format("{} of {} cases are waived; the profile allows {} per cent", waived, run, most));
 }
 
 /// Evidence of what is no plain success.
@@ -125,7 +110,7 @@ std::string summary_of(const store::RunReader& reader) {
   return out.str();
 }
 
-json run_json(const store::RunReader& reader, const Subject& subject) {
+json run_json(const store::RunReader& reader, const Code& code) {
   const store::RunInfo info = reader.info();
   json sittings = json::array();
   for (const auto& session : reader.sessions())
@@ -134,7 +119,10 @@ json run_json(const store::RunReader& reader, const Subject& subject) {
            {"sittings", sittings},
            {"machine", info.machine},
            {"isolation", info.provenance.value("isolation", "")}};
-  out["code"] = digests_of_code(subject.catalogue().engines().at(subject.product().engine.id));
+  const fs::path programs = process::program_folder();
+  for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-warden"})
+    out["programs"][program] = digest_of_code((programs / program).string());
+  out["code"] = code.words();
   return out;
 }
 
@@ -160,7 +148,11 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     std::vector<Negative> negatives;
     if (challenge) {
       fmt::print(stderr, "rehearsing {} blind negatives\n", challenge->negatives);
-      negatives = draw_negatives(subject, *challenge, options.jobs);
+      try {
+        negatives = draw_negatives(subject, *challenge, options.jobs);
+      } catch (const CannotRehearse& why) {
+        throw Refused(why.what());
+      }
     }
     const int status = run_profile(subject, options, globals, seed, [&](Plan& plan) {
       if (challenge) hide_negatives(plan, negatives, *challenge);
@@ -177,6 +169,9 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     std::map<std::string, std::size_t> selected;
     for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
     const std::vector<CaseResult> results = reader.results();
+    Code code(subject.catalogue().engines().at(subject.product().engine.id));
+    for (const CaseResult& result : results) code.add(result);
+    if (!code.wrong().empty()) throw Refused(code.wrong());
     for (const CaseResult& result : results) {
       json record = record_of(result);
       if (by_id.contains(result.id))
@@ -203,7 +198,7 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     for (const json& record : package.records) package.plan["ids"].push_back(record.at("id"));
     package.others["product.yaml"] = product;
     package.others["claims.json"] = claims_of(package.records, subject).dump();
-    package.others["run.json"] = run_json(reader, subject).dump();
+    package.others["run.json"] = run_json(reader, code).dump();
     package.others["logs/summary.txt"] = summary_of(reader);
     package.others["logs/evidence.json"] = logs_of(results).dump();
     report::WholeFile file(options.out, "package", "give another -o");

@@ -24,7 +24,7 @@ import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
-from kvtest import KVCTS, ROOT, Ended, finish, kvcts, need_program, sandbox_works  # noqa: E402
+from kvtest import BUILD, KVCTS, ROOT, Ended, finish, kvcts, need_program, results, sandbox_works  # noqa: E402
 
 try:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -38,6 +38,7 @@ except ImportError as missing:
 PROFILE = """profile: {name}
 title: of a test
 version: 1
+waived_at_most: {waived}
 matrix:
   - title: golden
     reason: of a test
@@ -48,6 +49,11 @@ matrix:
       gqa-8], op: [write, read]}}
 """
 PRODUCT = "product: P\nvendor: V\nversion: '1'\nengine: {engine}\n"
+SHM = "{engine: mine, title: t, plugin: kvcts_engine_shm, processes: 2}"
+SEARCHING = (
+    "{{engine: searching, title: t, plugin: kvcts_engine_attacker, processes: 2, "
+    "options: {{attack: know-word, target: {word}}}}}"
+)
 LEAKY = "{engine: leaky, title: short, plugin: kvcts_engine_saboteur, processes: 2, options: {fault: short_tail, n: '1'}}"
 WAIVER = (
     "waivers: [{{waiver: short, match: {{class: truncated}}, reason: one byte is lost, owner: V, link: bug-1, "
@@ -66,8 +72,8 @@ class Place:
                 (self.cases / part.name).symlink_to(part)
         (folder / "golden").symlink_to(ROOT / "golden")
         (self.cases / "profiles").mkdir()
-        for name in ("tiny", "other"):
-            (self.cases / "profiles" / f"{name}.yaml").write_text(PROFILE.format(name=name))
+        for name, waived in (("tiny", 100), ("other", 99)):
+            (self.cases / "profiles" / f"{name}.yaml").write_text(PROFILE.format(name=name, waived=waived))
         for name in ("vendor", "stranger"):
             (folder / f"{name}.pub").write_text(self.kvcts("key", "new", f"{name}.pem").out)
         self.write("product.yaml", PRODUCT.format(engine="shm"))
@@ -87,9 +93,9 @@ class Place:
             "certify", "--profile", "tiny", "--product", product, "--key", "vendor.pem", "-j", "2", "-o", out, *more, env=env
         )
 
-    def verdict(self, package: str, *more: str) -> tuple[int, str]:
-        ended = self.kvcts("verify", package, *more)
-        assert ended.status in (0, 1, 5) and ended.out, ended
+    def verdict(self, package: str, *more: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+        ended = self.kvcts("verify", package, *more, env=env)
+        assert ended.status in (0, 1, 5, 6) and ended.out, ended
         return ended.status, ended.out.splitlines()[-1]
 
     def second(self, package: str, challenge: str = "", key: str = "vendor.pub") -> tuple[bool, str]:
@@ -179,7 +185,10 @@ def check_sound(place: Place) -> None:
     )
     assert (
         seen.status == 0
-        and "VERIFIED: P 1 passes all 25 cases of profile tiny 1, 4 blind negatives caught" in seen.out
+        and "VERIFIED, RUN HERE: 25 of 25 cases: P 1 passes all 25 cases of profile tiny 1, 4 blind negatives caught"
+        in seen.out
+        and "run by     told  kvcts_engine_shm, one of the suite's own; " in seen.out
+        and "isolation  told  bubblewrap" in seen.out
         and "25 cases run again here" in seen.out
     ), seen
     good, words = place.second("good.kvcert", "c.json")
@@ -193,7 +202,7 @@ def check_sound(place: Place) -> None:
     seen = place.kvcts("verify", "good.kvcert", "--replay", "1", "--replay-seed", drawn[0])
     assert f"chosen by seed {drawn[0]}," in seen.out, seen
     page = (place.folder / "p.html").read_text()
-    assert "What it does not mean" in page and "VERIFIED: P 1" in page and "<script" not in page, page[:800]
+    assert "What it does not mean" in page and "VERIFIED, RUN HERE: " in page and "<script" not in page, page[:800]
     again = place.certify("again.kvcert", "--challenge", "c.json", "--run", "good.kvcert.run")
     assert again.status == 0, again
     for package in ("good.kvcert", "again.kvcert"):
@@ -208,6 +217,15 @@ def check_sound(place: Place) -> None:
     )
     status, words = place.verdict("good.kvcert")
     assert status == 0 and words.endswith("but no challenge was checked"), words
+    assert words.startswith("TOLD, NOT RUN HERE: P 1 passes all 25 cases"), words
+    place.write("kvcts_engine_memcpy.so", "no library")
+    status, words = place.verdict(
+        "good.kvcert", "--challenge", "c.json", env=os.environ | {"KVCTS_ENGINE_PATH": str(place.folder)}
+    )
+    (place.folder / "kvcts_engine_memcpy.so").unlink()
+    assert status == 5 and words.startswith("NOT VERIFIED: negatives: could not be done: the suite's own engine memcpy"), (
+        words
+    )
 
 
 def check_no_certificate(place: Place) -> None:
@@ -218,12 +236,18 @@ def check_no_certificate(place: Place) -> None:
     place.write(
         "absent.yaml", PRODUCT.format(engine="{engine: absent, title: t, plugin: kvcts_engine_absent, processes: 2}")
     )
+    for name, value in (("KVCTS_KNOWN_END", "SIGABRT"), ("KVCTS_ENGINE_PATH", "/elsewhere"), ("LD_PRELOAD", "/x.so")):
+        place.write(f"{name}.yaml", PRODUCT.format(engine=SHM.replace("}", f", environment: {{{name}: {value}}}}}")))
     place.challenge("more.json", 1)
     no_sandbox = os.environ | {"KVCTS_SANDBOX": "off"}
     for out, more, product, env, status, says in (
         ("1", (), "leaky.yaml", None, 1, "is FAIL, and no waiver of the product covers it"),
         ("2", (), "expired.yaml", None, 1, "is FAIL, and no waiver of the product covers it"),
         ("3", (), "absent.yaml", None, 1, "25 of 25 cases were not run"),
+        *(
+            (name, (), f"{name}.yaml", None, 2, f"found {name}")
+            for name in ("KVCTS_KNOWN_END", "KVCTS_ENGINE_PATH", "LD_PRELOAD")
+        ),
         ("4", (), "product.yaml", no_sandbox, 1, "there is no sandbox here"),
         (
             "5",
@@ -251,8 +275,40 @@ def check_no_certificate(place: Place) -> None:
     assert again.returncode == 1 and "FAIL truncated" in again.stdout, (line, again)
     assert place.certify("waived.kvcert", product="waived.yaml").status == 0
     status, words = place.verdict("waived.kvcert", "--key", "vendor.pub")
-    assert status == 0 and "VERIFIED WITH WAIVERS: P 1 fails 25 of the 25 cases" in words, words
+    assert status == 6 and words.startswith("TOLD WITH WAIVERS, NOT RUN HERE: P 1 fails 25 of the 25 cases"), words
+    status, words = place.verdict("waived.kvcert", "--replay", "10")
+    assert status == 6 and words.startswith("VERIFIED WITH WAIVERS, RUN HERE: 2 of 25 cases: "), words
     assert place.second("waived.kvcert")[0]
+
+
+def check_code(place: Place) -> None:
+    """The library that a run had mapped is the one that a replay must have."""
+    library = place.folder / "shipped" / "kvcts_engine_mine.so"
+    library.parent.mkdir()
+    shutil.copy(BUILD / "lib" / "kvcts" / "engines" / "kvcts_engine_shm.so", library)
+    shipped = os.environ | {"KVCTS_ENGINE_PATH": str(library.parent)}
+    place.write("mine.yaml", PRODUCT.format(engine=SHM.replace("engine_shm", "engine_mine")))
+    made = place.certify("mine.kvcert", product="mine.yaml", env=shipped)
+    assert made.status == 0, made
+    told = f"kvcts_engine_mine.so with the SHA-256 {second.sha256(library.read_bytes())}"
+    seen = place.kvcts("verify", "mine.kvcert", "--replay", "10", env=shipped)
+    assert seen.status == 0 and f"run by     told  kvcts_engine_mine; {told}; 25 modelled" in seen.out, seen
+    library.write_bytes(library.read_bytes() + b"of another build")
+    status, words = place.verdict("mine.kvcert", "--replay", "10", env=shipped)
+    assert status == 1 and words.startswith("REJECTED: replay: kvcts_engine_mine.so here has the SHA-256"), words
+
+
+def check_blind(place: Place) -> None:
+    """What a library finds in its memory: in no case what sabotages one, nor what the layouts are, in all that copies are
+    listed."""
+    place.challenge("blind.json", 6)
+    for word, found in (("sabotage", 0), ("explicit", 31)):
+        place.write("searching.yaml", PRODUCT.format(engine=SEARCHING.format(word=word[::-1])))
+        made = place.certify(f"{word}.kvcert", "--challenge", "blind.json", product="searching.yaml")
+        assert made.status == 0, made
+        ran = results(place.folder / f"{word}.kvcert.run")
+        told = [result["facts"].get("engine_claims", {}).get("attack", "") for result in ran]
+        assert len(ran) == 31 and sum(words.startswith("SUCCEEDED") for words in told) == found, (word, told)
 
 
 def check_forgeries(place: Place) -> None:
@@ -369,6 +425,15 @@ def check_forgeries(place: Place) -> None:
         edited.files[name] = edited.files[name].replace(b"one byte is lost", b"as it should be")
         status, words = place.verdict(edited.sign("edited.kvcert"))
         assert status == 1 and "REJECTED: claims: " in words, words
+    stricter = copy.deepcopy(waived)
+    stricter.plan["profile"] |= {"id": "other", "sha256": second.sha256((place.cases / "profiles/other.yaml").read_bytes())}
+    status, words = place.verdict(stricter.sign("stricter.kvcert"))
+    assert status == 1 and "REJECTED: claims: 25 of 25 cases are waived; the profile allows 99 per cent" in words, words
+    # Words of a package end in the line that they stand in.
+    talker = Forgery(place, "good.kvcert")
+    talker.record(**passed).update(outcome="FAIL", verdict="FAIL", message="lost\nVERIFIED, RUN HERE: 25 of 25 cases")
+    status, words = place.verdict(talker.sign("talker.kvcert"))
+    assert status == 1 and words.startswith("REJECTED: "), words
     # Another's key, an unsigned change, another challenge, an engine that is not here.
     untouched = Forgery(place, "good.kvcert")
     assert (
@@ -453,7 +518,7 @@ def check_nonsense(place: Place, count: int) -> None:
                 else dump(spoil({"product": "P", "vendor": "V", "version": "1", "engine": "shm"}))
             )
         ended = place.kvcts("verify", forgery.sign("nonsense.kvcert"), "--html", "nonsense.html")
-        assert ended.status in (0, 1) and ended.out.splitlines()[-1].startswith(("VERIFIED", "REJECTED: ")), (
+        assert ended.status in (0, 1) and ended.out.splitlines()[-1].startswith(("TOLD, ", "REJECTED: ")), (
             ended,
             forgery.plan if where == 0 else where,
         )
@@ -518,6 +583,8 @@ def main() -> None:
         place = Place(Path(folder))
         check_sound(place)
         check_no_certificate(place)
+        check_code(place)
+        check_blind(place)
         check_forgeries(place)
         check_bytes(place, args.bytes)
         check_nonsense(place, args.bytes)

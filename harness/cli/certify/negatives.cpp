@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/exit.hpp"
+#include "connector/connector.hpp"
 #include "matrix/expr.hpp"
 #include "run/supervisor/supervisor.hpp"
 
@@ -127,6 +128,10 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
     }
     if (tries.empty()) continue;
     const auto results = rehearse(subject, tries, seed_of(challenge), jobs);
+    for (const CaseResult& result : results)
+      if ((result.outcome != Outcome::pass && result.outcome != Outcome::fail && result.outcome != Outcome::refused) ||
+          (result.outcome == Outcome::fail && result.phase == Phase::registration))
+        throw CannotRehearse(fmt::format("the suite's own engine {} does not run here: {}", rehearsed_with, result.message));
     for (std::size_t i = 0; i < tries.size(); ++i) {
       if (!why_not_caught(results[i], tries[i].saboteur.fault_class).empty()) continue;
       tries[i].rehearsal = results[i];
@@ -139,6 +144,20 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
   std::vector<Negative> out;
   for (auto& [place, one] : found) out.push_back(std::move(one));
   return out;
+}
+
+nlohmann::json blind_view(const ResolvedCase& resolved) {
+  ResolvedCase view = case_from_json(worker_view(resolved));
+  try {
+    const auto connector = connector::make_connector(view.connector);
+    for (const Side side : {Side::producer, Side::consumer}) connector->register_caches(view, side);
+    view.copies = connector->plan(view, process::Progress()).copies;
+  } catch (const std::exception&) {  // it refuses, which the worker has to see: no negative does
+    return worker_view(resolved);
+  }
+  view.connector = {"list", "explicit", nlohmann::json::object()};
+  if (view.reader.name.empty()) view.groups.clear();
+  return worker_view(view);
 }
 
 void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge) {

@@ -13,12 +13,14 @@
 #include "certificate/key_file.hpp"
 #include "certificate/package.hpp"
 #include "cli/certify/challenge.hpp"
+#include "cli/certify/code.hpp"
 #include "cli/certify/negatives.hpp"
 #include "cli/certify/record.hpp"
 #include "cli/devices.hpp"
 #include "engines/transport/session.hpp"
 #include "kernels/parallel.hpp"
 #include "matrix/waivers.hpp"
+#include "process/sandbox/sandbox.hpp"
 #include "run/checker/digests.hpp"
 #include "run/store/counts.hpp"
 #include "run/supervisor/supervisor.hpp"
@@ -37,8 +39,6 @@ struct Wrong : std::runtime_error {
 struct Undone : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-constexpr const char* replay_line = "replay";
 
 json parsed(const certificate::Files& files, const char* name) {
   const auto at = files.find(name);
@@ -86,8 +86,9 @@ class Verifier {
                        line("planned", [&] { return planned(); }) && line("challenge", [&] { return challenge(); }) &&
                        line("cases", [&] { return cases(); }) && line("outcomes", [&] { return outcomes(); }) &&
                        line("digests", [&] { return digests(); }) && line("claims", [&] { return claims(); }) &&
-                       line("isolation", [&] { return isolation(); }) && line("negatives", [&] { return negatives(); });
-    if (sound && options_.replay > 0) line(replay_line, [&] { return replay(); });
+                       line("isolation", [&] { return isolation(); }) && line("run by", [&] { return run_by(); }) &&
+                       line("negatives", [&] { return negatives(); });
+    if (sound && options_.replay > 0) line("replay", [&] { return replay(); });
     return std::move(out_);
   }
 
@@ -98,11 +99,11 @@ class Verifier {
     Line out{what, State::holds, ""};
     try {
       out.words = look();
-      if (std::exchange(open_, false)) out.state = State::open;
+      out.state = std::exchange(state_, State::holds);
     } catch (const Wrong& wrong) {
       out.state = State::wrong, out.words = wrong.what();
     } catch (const Undone& why) {
-      out.state = State::open, out.words = std::string("could not be done: ") + why.what();
+      out.state = State::undone, out.words = std::string("could not be done: ") + why.what();
     } catch (const json::exception& error) {
       out.state = State::wrong, out.words = std::string("a value is not of the kind that it must be (") + error.what() + ")";
     } catch (const std::exception& error) {
@@ -188,7 +189,7 @@ class Verifier {
   std::string challenge() {
     const json told = package_.plan.at("challenge");
     if (!challenge_) {
-      open_ = true;
+      state_ = State::open;
       if (told.is_null()) return "none: the vendor chose the seed, and a harness that passes everything would go unnoticed";
       return "it answers the challenge with the SHA-256 " + told.get<std::string>() +
              ", which was not given here: --challenge FILE";
@@ -309,14 +310,33 @@ class Verifier {
     if (parsed(package_.others, "claims.json") != told_of_all)
       throw Wrong("claims.json does not match the claims of the records");
     out_.claims = told_of_all;
+    const std::int64_t most = subject_->profile().waived_at_most;
+    if (out_.waived * 100 > most * static_cast<std::int64_t>(ran_.size()))
+      throw Wrong(fmt::format("{} of {} cases are waived; the profile allows {} per cent", out_.waived, ran_.size(), most));
     return fmt::format("{} declared, {} of the cases waived", out_.claims.size(), out_.waived);
   }
 
   std::string isolation() {
+    state_ = State::told;
     const std::string told = out_.run.at("isolation");
     if (told.empty() || told.starts_with("none")) throw Wrong("the run was not isolated: " + told);
     const auto& grants = subject_->catalogue().engines().at(subject_->product().engine.id).grants;
     return grants.empty() ? told : fmt::format("{}; granted {}", told, fmt::join(grants, ", "));
+  }
+
+  /// What moved the bytes, and where the records say that they were.
+  std::string run_by() {
+    state_ = State::told;
+    const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(subject_->product().engine.id);
+    std::string words = engine.plugin + (transport::is_own_plugin(engine.plugin) ? ", one of the suite's own" : "");
+    const json product = out_.run.at("code").value("product", json::object());
+    for (const auto& [name, digest] : product.items())
+      words += fmt::format("; {} with the SHA-256 {}", name, digest.get<std::string>());
+    std::map<std::string_view, std::int64_t> evidence;
+    for (const auto& [id, result] : results_)
+      if (store::was_executed(result.outcome)) evidence[name(result.evidence)] += 1;
+    for (const auto& [kind, count] : evidence) words += fmt::format("; {} {}", count, kind);
+    return words;
   }
 
   std::string negatives() {
@@ -330,10 +350,16 @@ class Verifier {
         throw Wrong("negative '" + id + "' " + (why.empty() ? "has no wrong byte" : why));
     }
     if (!challenge_) {
-      open_ = true;
+      state_ = State::open;
       return told.empty() ? "there are none" : fmt::format("{} told; --challenge checks them", told.size());
     }
-    for (const Negative& one : draw_negatives(*subject_, *challenge_, options_.jobs)) {
+    std::vector<Negative> drawn;
+    try {
+      drawn = draw_negatives(*subject_, *challenge_, options_.jobs);
+    } catch (const CannotRehearse& why) {
+      throw Undone(why.what());
+    }
+    for (const Negative& one : drawn) {
       const auto at = told.find(one.id);
       if (at == told.end()) throw Wrong("'" + one.id + "' follows from the challenge and is missing");
       const CaseResult result = result_of(*at->second);
@@ -362,8 +388,12 @@ class Verifier {
     supervisor::Options how;
     how.jobs = options_.jobs;
     how.devices = devices_for;
+    how.view = blind_view;
+    how.digest = digest_of_code;
+    Code code(subject_->catalogue().engines().at(subject_->product().engine.id));
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t i, CaseResult&& now) {
+      code.add(now);
       const CaseResult& then = results_.at(chosen[i]->at("id").get<std::string>());
       if (now.outcome == Outcome::skipped || now.outcome == Outcome::error || now.outcome == Outcome::not_run)
         undone = now.message;
@@ -372,6 +402,8 @@ class Verifier {
                                now.message);
       else if (now.outcome == Outcome::pass && !(now.digests == then.digests))
         wrong[i] = "'" + then.id + "' left other bytes here";
+      else if (now.evidence != then.evidence)
+        wrong[i] = fmt::format("'{}' is {} here, and {} in the package", then.id, name(now.evidence), name(then.evidence));
     };
     const auto summary = supervisor::run_cases(
         {chosen.size(), [&](std::size_t i) { return chosen[i]->at("id").get<std::string>(); },
@@ -381,7 +413,12 @@ class Verifier {
     for (const std::string& words : wrong)
       if (!words.empty()) throw Wrong(words + " (--replay-seed " + seed + ")");
     if (!undone.empty()) throw Undone(undone);
-    return fmt::format("{} cases run again here, chosen by seed {}, with the same outcomes and bytes", chosen.size(), seed);
+    if (!code.wrong().empty()) throw Wrong(code.wrong());
+    if (const std::string other = code.differs_from(out_.run.at("code")); !other.empty()) throw Wrong(other);
+    out_.replayed = chosen.size(), out_.to_replay = ran_.size();
+    const std::string& open = process::why_no_sandbox();
+    return fmt::format("{} cases run again here, chosen by seed {}, with the same outcomes and bytes{}", chosen.size(), seed,
+                       open.empty() ? "" : "; not isolated: " + open);
   }
 
   const VerifyOptions& options_;
@@ -398,50 +435,44 @@ class Verifier {
       right_;  ///< of each of them: digests of right memory, where it says that its memory was right
   std::map<std::string, CaseResult> results_;
   std::uint64_t seed_{0};
-  bool open_{false};  ///< of the line that is being looked at
+  State state_{State::holds};  ///< of the line that is being looked at
 };
 
 }  // namespace
 
-const Line* Verification::first_wrong() const {
-  const auto at = std::find_if(lines.begin(), lines.end(), [](const Line& line) { return line.state == State::wrong; });
-  return at == lines.end() ? nullptr : &*at;
-}
-
-const Line* Verification::first_undone() const {
-  const auto at = std::find_if(lines.begin(), lines.end(),
-                               [](const Line& line) { return line.state == State::open && line.what == replay_line; });
+const Line* Verification::first(State state) const {
+  const auto at = std::find_if(lines.begin(), lines.end(), [state](const Line& line) { return line.state == state; });
   return at == lines.end() ? nullptr : &*at;
 }
 
 std::string Verification::verdict() const {
   const std::string of = product.empty() ? "the package" : product;
-  if (const Line* wrong = first_wrong()) return fmt::format("REJECTED: {}: {}", wrong->what, wrong->words);
-  if (const Line* undone = first_undone()) return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
-  const std::string blind =
-      challenged ? fmt::format("{} blind negatives caught", negatives) : "but no challenge was checked";
-  const std::string others =
-      records == passed + waived ? "" : fmt::format(", {} are declared unsupported or refused", records - passed - waived);
+  if (const Line* wrong = first(State::wrong)) return fmt::format("REJECTED: {}: {}", wrong->what, wrong->words);
+  if (const Line* undone = first(State::undone)) return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
+  const char* waivers = waived > 0 ? " WITH WAIVERS" : "";
+  std::string out = replayed > 0 ? fmt::format("VERIFIED{}, RUN HERE: {} of {} cases: ", waivers, replayed, to_replay)
+                                 : fmt::format("TOLD{}, NOT RUN HERE: ", waivers);
   if (waived > 0)
-    return fmt::format("VERIFIED WITH WAIVERS: {} fails {} of the {} cases of profile {}, as its waivers say{}; {}", of,
-                       waived, records, profile, others, blind);
-  if (!others.empty())
-    return fmt::format("VERIFIED: {} passes {} of the {} cases of profile {}{}; {}", of, passed, records, profile, others,
-                       blind);
-  return fmt::format("VERIFIED: {} passes all {} cases of profile {}, {}", of, records, profile, blind);
+    out += fmt::format("{} fails {} of the {} cases of profile {}, as its waivers say", of, waived, records, profile);
+  else
+    out += fmt::format("{} passes {}", of, records == passed ? "all" : fmt::format("{} of the", passed)) +
+           fmt::format(" {} cases of profile {}", records, profile);
+  if (const std::int64_t others = records - passed - waived; others > 0)
+    out += fmt::format(", {} are declared unsupported or refused", others);
+  return out + (challenged ? fmt::format(", {} blind negatives caught", negatives) : ", but no challenge was checked");
 }
 
 int Verification::status() const {
-  return first_wrong() != nullptr ? exit_unexpected : first_undone() != nullptr ? exit_incomplete : exit_as_expected;
+  if (first(State::wrong) != nullptr) return exit_unexpected;
+  return first(State::undone) != nullptr ? exit_incomplete : waived > 0 ? exit_waived : exit_as_expected;
 }
 
 Verification verify(const VerifyOptions& options, const Globals& globals) { return Verifier(options, globals).run(); }
 
 json to_json(const Verification& v) {
-  constexpr const char* states[] = {"holds", "wrong", "open"};
   json lines = json::array();
   for (const Line& line : v.lines)
-    lines.push_back({{"what", line.what}, {"state", states[static_cast<int>(line.state)]}, {"words", line.words}});
+    lines.push_back({{"what", line.what}, {"state", state_words[static_cast<int>(line.state)]}, {"words", line.words}});
   return {{"verdict", v.verdict()}, {"lines", lines},       {"product", v.product},     {"profile", v.profile},
           {"signer", v.signer},     {"records", v.records}, {"negatives", v.negatives}, {"challenged", v.challenged},
           {"claims", v.claims}};

@@ -19,7 +19,14 @@ struct VerifyOptions {
   int jobs{1};
 };
 
-enum class State : std::uint8_t { holds, wrong, open };  ///< open: not looked at, and why
+enum class State : std::uint8_t {
+  holds,
+  wrong,
+  told,    ///< by the vendor; nothing here can check it
+  open,    ///< not asked for
+  undone,  ///< asked for, and could not be done here
+};
+inline constexpr const char* state_words[] = {"holds", "wrong", "told", "open", "undone"};
 
 /// One thing that was looked at.
 struct Line {
@@ -34,13 +41,13 @@ struct Verification {
   std::int64_t records{0}, negatives{0};
   std::int64_t passed{0}, waived{0};  ///< of the records; the rest is declared unsupported, or was refused as it had to be
   bool challenged{false};             ///< and the challenge was given here
+  std::size_t replayed{0}, to_replay{0};
   nlohmann::json claims = nlohmann::json::array();
   nlohmann::json run = nlohmann::json::object();  ///< run.json
   nlohmann::json plan = nlohmann::json::object();
-  const Line* first_wrong() const;
-  const Line* first_undone() const;  ///< asked for, and could not be done here
-  std::string verdict() const;       ///< one sentence
-  int status() const;                ///< an Exit
+  const Line* first(State state) const;  ///< null: there is none
+  std::string verdict() const;           ///< one sentence
+  int status() const;                    ///< an Exit
 };
 
 /// Throws UsageError where a file that the reader gave cannot be read.

@@ -164,6 +164,8 @@ class Run {
     options.hidden = {fs::absolute(store_.directory()).string()};
     options.watch_asked = options_.watch_ms.has_value();
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
+    options.view = options_.view;
+    options.digest = options_.digest;
     return options;
   }
 

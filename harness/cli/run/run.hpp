@@ -27,7 +27,9 @@ struct RunOptions {
   std::int64_t retries{0};               ///< further tries of every case that failed
   bool json{false};
   std::function<void(Plan&)> amend;  ///< what comes to the plan beside the selection; the same for every sitting
-  bool aside{false};                 ///< what people read goes to standard error: standard output is the caller's
+  std::function<nlohmann::json(const ResolvedCase&)> view;     ///< what workers learn of a case; {}: worker_view()
+  std::function<std::string(const std::string& path)> digest;  ///< of a file: then results tell what code was mapped
+  bool aside{false};  ///< what people read goes to standard error: standard output is the caller's
 };
 
 /// No case is tried again where more of those that ran failed: then something is broken, and no case is flaky.

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "certificate/error.hpp"
+#include "cli/output.hpp"
 #include "cli/report/whole_file.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -24,10 +25,10 @@ int show(const VerifyOptions& options, const Globals& globals) {
     fmt::print("{}\n", to_json(seen).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return seen.status();
   }
-  constexpr const char* marks[] = {"ok", "WRONG", "-"};
-  for (const Line& line : seen.lines)
-    fmt::print("{:<10} {:<5} {}\n", line.what, marks[static_cast<int>(line.state)], line.words);
-  fmt::print("{}\n", seen.verdict());
+  constexpr const char* marks[] = {"ok", "WRONG", "told", "-", "-"};
+  for (const Line& line : seen.lines)  // words of a package stay in their line: the last one is the verdict
+    fmt::print("{:<10} {:<5} {}\n", line.what, marks[static_cast<int>(line.state)], one_line(line.words));
+  fmt::print("{}\n", one_line(seen.verdict()));
   return seen.status();
 }
 

@@ -61,7 +61,7 @@ Task<Ended> Lane::register_case(Attempt& a) {
   enter(a, Phase::registration);
   std::vector<Request> requests;
   std::vector<json> replies;
-  const json view = worker_view(a.resolved);
+  const json view = run_.options.view ? run_.options.view(a.resolved) : worker_view(a.resolved);
   for (const auto& child : workers_->children) {
     Request request{child.get(), {{"op", WorkerRequest::prepare}, {"key", a.key}, {"case", view}}, {}};
     request.body["files"] = files_for(a, *child, request.fds);

@@ -61,6 +61,7 @@ class Lane {
     std::vector<std::uint64_t> to_forget;  ///< keys whose mappings they still hold
     bool over_limit{false};
     bool host_program{false};  ///< one connector program each, below the worker
+    nlohmann::json code;       ///< digests of what they have mapped, by path
   };
 
   /// A case that must run again through no fault of its own, and how often that has happened.
@@ -138,6 +139,7 @@ class Lane {
   Task<Ended> end_call(Attempt& a, const char* call);
   Task<nlohmann::json> ask_checker_while_stopped(Attempt& a, process::CheckerRequest op);
   Task<void> see(Attempt& a);
+  void note_code(Attempt& a);
   Task<void> look(Attempt& a, const char* call);
   Child& initiator(const ResolvedCase& c) const;
   nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;

@@ -47,6 +47,7 @@ class Standstill {
   }
 
  private:
+  std::span<const std::unique_ptr<Child>> children_;
   std::vector<Child*> stopped_;
 };
 
@@ -62,9 +63,25 @@ Task<json> Lane::ask_checker_while_stopped(Attempt& a, CheckerRequest op) {
     co_await wake_.wait(patience);
   }
   if (still && a.stray.empty()) a.stray = still->moving();
+  if (op == CheckerRequest::see && run_.options.digest) note_code(a);
   json request = {{"op", op}, {"key", a.key}};
   checker_.request(std::move(request));
   co_return co_await checker_reply(&a.resolved);
+}
+
+/// From outside, while it stands: what it says of itself could be another file.
+void Lane::note_code(Attempt& a) {
+  json code = json::object();
+  for (const auto& child : workers_->children) {
+    std::vector<pid_t> processes = programs_of(*child);
+    processes.push_back(child->pid());
+    for (const pid_t process : processes)
+      for (const std::string& path : process::mapped_code(process))
+        code[path] = run_.options.digest("/proc/" + std::to_string(process) + "/root" + path);
+  }
+  if (code == workers_->code) return;
+  a.result.facts["code"] = code;
+  workers_->code = std::move(code);
 }
 
 /// What has arrived at the moment when completion is reported.

@@ -60,6 +60,11 @@ struct Options {
   bool keep_plans{false};           ///< keep the plan (first copies, digest) as evidence "plan" even if the case passes
   /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so nothing runs.
   std::function<std::vector<std::string>(const std::string& plugin)> devices;
+  /// What the workers learn of a case; {}: worker_view().
+  std::function<nlohmann::json(const ResolvedCase&)> view;
+  /// Digest of a file. If set, fact "code" tells by its path what code the workers had mapped at completion, where that is
+  /// not what the case before had.
+  std::function<std::string(const std::string& path)> digest;
   std::optional<Look> look;   ///< at the end of each opened case
   bool handle_signals{true};  ///< SIGINT, SIGTERM and SIGHUP (unless ignored) end the run; restored afterwards
   std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never
