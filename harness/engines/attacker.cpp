@@ -1,6 +1,7 @@
 // Engine attacker: engine shm that, in each transfer, tries to reach the processes that judge it. Option `attack`
 // names a row of the table below; the fact "attack" is the outcome: "refused: <why>" or "SUCCEEDED: <what>".
 // `target`: the path or word that some attacks need. Bytes are moved correctly, unless `corrupt` is 1.
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -85,7 +87,18 @@ std::string list_descriptors(const std::string&) {
   return refused(std::strerror(errno));
 }
 
-std::string read_file(const std::string& target) { return by_errno(::open(target.c_str(), O_RDONLY) >= 0, "read"); }
+std::string read_file(const std::string& target) {
+  errno = ENODATA;  // it may be there, and empty
+  return by_errno(!read_all(target).empty(), "read");
+}
+/// A port of the machine that something listens on.
+std::string reach_network(const std::string& target) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET, at.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target)));
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return by_errno(::connect(::socket(AF_INET, SOCK_STREAM, 0), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0,
+                  "connected");
+}
 std::string write_file(const std::string& target) {
   return by_errno(::open(target.c_str(), O_WRONLY | O_APPEND) >= 0, "open for writing");
 }
@@ -220,7 +233,7 @@ struct Attack {
   std::string (*make)(const std::string& target);
   Late late{Late::no};
 };
-constexpr std::array<Attack, 22> attacks{{{"see-judges", see_judges},
+constexpr std::array<Attack, 23> attacks{{{"see-judges", see_judges},
                                           {"signal-judges", signal_judges},
                                           {"take-channel", take_channel},
                                           {"trace-judge", trace_judge},
@@ -228,6 +241,7 @@ constexpr std::array<Attack, 22> attacks{{{"see-judges", see_judges},
                                           {"copy-judge", copy_judge},
                                           {"list-descriptors", list_descriptors},
                                           {"read-file", read_file},
+                                          {"reach-network", reach_network},
                                           {"write-file", write_file},
                                           {"add-file", add_file},
                                           {"leave-files", leave_files},

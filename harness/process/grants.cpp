@@ -12,12 +12,13 @@ const std::vector<Grant>& grants() {
        {},
        {},
        {SYS_process_vm_readv, SYS_process_vm_writev}},
-      {"infiniband", "RDMA devices, and /sys", {"/sys", "/dev/infiniband"}, {}, {}},
+      {"infiniband", "RDMA devices, /sys and the machine's network", {"/sys", "/dev/infiniband"}, {}, {}, true},
       {"cuda",
        "NVIDIA devices, and /sys",
        {"/sys", "/dev/nvidia-caps", "/dev/dri"},
        {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset", "/dev/gdrdrv"},
        {}},
+      {"network", "the machine's network, and what listens on it", {}, {}, {}, true},
       {"hugepages", "/dev/hugepages", {"/dev/hugepages"}, {}, {}},
   };
   return all;

@@ -13,6 +13,7 @@ struct Grant {
   std::vector<std::string> folders;  ///< of the machine, where they exist; under /dev with its devices
   std::vector<std::string> globs;    ///< devices by pattern
   std::vector<int> calls;            ///< system calls that the filter allows
+  bool network{false};               ///< the machine's, where others have a loopback
 };
 const std::vector<Grant>& grants();
 std::vector<std::string> grant_names();

@@ -82,6 +82,16 @@ std::vector<fs::path> folders_of(const char* variable) {
   return out;
 }
 
+std::string find_tool(const std::string& name) {
+  std::vector<fs::path> folders{"/usr/bin", "/bin", "/usr/sbin", "/sbin"};
+  if (const char* path = std::getenv("PATH"); path != nullptr)
+    for (const std::string_view folder : between_colons(path))
+      if (folder.starts_with('/')) folders.emplace_back(folder);
+  for (const fs::path& folder : folders)
+    if (const fs::path file = folder / name; ::access(file.c_str(), X_OK) == 0) return file.string();
+  return "";
+}
+
 std::string find_python() {
   if (const char* set = std::getenv("KVCTS_PYTHON"); set != nullptr && *set != '\0') return set;
   std::error_code none;

@@ -22,6 +22,10 @@ std::filesystem::path checkout();
 /// The folders that a variable names, separated by colons, as absolute paths.
 std::vector<std::filesystem::path> folders_of(const char* variable);
 
+/// A tool of the machine: in its own folders first, then in the absolute ones of PATH; "" = not installed. Whoever may write
+/// PATH should not choose what judges.
+std::string find_tool(const std::string& name);
+
 /// The suite's Python: $KVCTS_PYTHON, else .venv of the checkout, else "python3".
 std::string find_python();
 

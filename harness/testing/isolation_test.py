@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,11 @@ REFUSED = [
 LATE = ["move-in-facts", "move-in-a-thread", "answer-for-the-worker"]
 
 
+LISTENER = socket.create_server(("127.0.0.1", 0))
+SECRET = f"secret-of-a-ci-{os.getpid()}"
+os.environ["CI_TOKEN"] = SECRET
+
+
 def blocks(name: str) -> int:
     """Of the pool: comparing it takes longer than the wait of a worker's impostor."""
     return 4096 if name == "answer-for-the-worker" else 64
@@ -56,6 +62,8 @@ def attacks(folder: Path, out: Path) -> list[tuple[str, str, str, str]]:
         ("write-the-cases", "add-file", str(folder / "cases"), "PASS"),
         ("write-the-machine", "add-file", "/etc", "PASS"),
         ("write-a-setting", "write-file", "/proc/sys/kernel/core_pattern", "PASS"),
+        ("reach-the-network", "reach-network", str(LISTENER.getsockname()[1]), "PASS"),
+        ("know-the-environment", "know-word", SECRET[::-1], "PASS"),
         ("know-its-id", "know-word", "attack/know-its-id"[::-1], "PASS"),
         ("know-the-verdict", "know-word", '"expected"'[::-1], "PASS"),
         ("leave-a-daemon", "leave-daemon", f"1{os.getpid()}.5", "{outcome: FAIL, contains: left a process behind}"),

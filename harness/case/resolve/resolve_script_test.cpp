@@ -190,7 +190,7 @@ TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(granted("engine: memcpy\n"), Names());
   EXPECT_EQ(granted("engine: ucx-1.22-cma\n"), (Names{"process-vm", "sys"}));
-  EXPECT_EQ(granted("engine: own\nconnector: real-vllm-0.33.0-nixl\n"), Names{"sys"});
+  EXPECT_EQ(granted("engine: own\nconnector: real-vllm-0.33.0-nixl\n"), (Names{"network", "sys"}));
 }
 
 TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {

@@ -47,6 +47,8 @@ int run_profile(const Subject& subject, const CertifyOptions& options, const Glo
   run.aside = true;
   run.view = blind_view;
   run.digest = digest_of_code;
+  for (const std::string& file : {options.key, options.challenge, options.out})
+    if (!file.empty()) run.hidden.push_back(fs::absolute(file).string());
   run.cases = globals.cases;
   if (fs::exists(options.run)) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.run).info(); });

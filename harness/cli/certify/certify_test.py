@@ -52,7 +52,7 @@ PRODUCT = "product: P\nvendor: V\nversion: '1'\nengine: {engine}\n"
 SHM = "{engine: mine, title: t, plugin: kvcts_engine_shm, processes: 2}"
 SEARCHING = (
     "{{engine: searching, title: t, plugin: kvcts_engine_attacker, processes: 2, "
-    "options: {{attack: know-word, target: {word}}}}}"
+    "options: {{attack: {attack}, target: {target}}}}}"
 )
 LEAKY = "{engine: leaky, title: short, plugin: kvcts_engine_saboteur, processes: 2, options: {fault: short_tail, n: '1'}}"
 WAIVER = (
@@ -299,16 +299,24 @@ def check_code(place: Place) -> None:
 
 
 def check_blind(place: Place) -> None:
-    """What a library finds in its memory: in no case what sabotages one, nor what the layouts are, in all that copies are
-    listed."""
+    """What a library finds in its memory: in no case what sabotages one, in all that copies are listed. And on the disk:
+    not the key with which it is certified."""
     place.challenge("blind.json", 6)
-    for word, found in (("sabotage", 0), ("explicit", 31)):
-        place.write("searching.yaml", PRODUCT.format(engine=SEARCHING.format(word=word[::-1])))
-        made = place.certify(f"{word}.kvcert", "--challenge", "blind.json", product="searching.yaml")
+    key = place.folder / "vendor.pem"
+    for number, (attack, target, found) in enumerate(
+        (
+            ("know-word", "egatobas", 0),
+            ("know-word", "ticilpxe", 31),
+            ("read-file", key, 0),
+            ("read-file", key.with_suffix(".pub"), 31),
+        )
+    ):
+        place.write("searching.yaml", PRODUCT.format(engine=SEARCHING.format(attack=attack, target=target)))
+        made = place.certify(f"s{number}.kvcert", "--challenge", "blind.json", product="searching.yaml")
         assert made.status == 0, made
-        ran = results(place.folder / f"{word}.kvcert.run")
+        ran = results(place.folder / f"s{number}.kvcert.run")
         told = [result["facts"].get("engine_claims", {}).get("attack", "") for result in ran]
-        assert len(ran) == 31 and sum(words.startswith("SUCCEEDED") for words in told) == found, (word, told)
+        assert len(ran) == 31 and sum(words.startswith("SUCCEEDED") for words in told) == found, (attack, target, told)
 
 
 def check_forgeries(place: Place) -> None:

@@ -390,6 +390,8 @@ class Verifier {
     how.devices = devices_for;
     how.view = blind_view;
     how.digest = digest_of_code;
+    for (const std::string& file : {options_.package, options_.key, options_.challenge})
+      if (!file.empty()) how.hidden.push_back(std::filesystem::absolute(file).string());
     Code code(subject_->catalogue().engines().at(subject_->product().engine.id));
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t i, CaseResult&& now) {

@@ -161,7 +161,8 @@ class Run {
     options.devices = devices_for;
     options.jobs = options_.jobs;
     options.hold = options_.hold;
-    options.hidden = {fs::absolute(store_.directory()).string()};
+    options.hidden = options_.hidden;
+    options.hidden.push_back(fs::absolute(store_.directory()).string());
     options.watch_asked = options_.watch_ms.has_value();
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
     options.view = options_.view;

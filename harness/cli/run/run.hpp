@@ -29,6 +29,7 @@ struct RunOptions {
   std::function<void(Plan&)> amend;  ///< what comes to the plan beside the selection; the same for every sitting
   std::function<nlohmann::json(const ResolvedCase&)> view;     ///< what workers learn of a case; {}: worker_view()
   std::function<std::string(const std::string& path)> digest;  ///< of a file: then results tell what code was mapped
+  std::vector<std::string> hidden;                             ///< files that code under test finds empty
   bool aside{false};  ///< what people read goes to standard error: standard output is the caller's
 };
 

@@ -36,13 +36,17 @@ std::vector<fs::path> replaced_folders() {
   return out;
 }
 
+constexpr std::uint64_t most_file_bytes = std::uint64_t{4} << 30;  // of each empty folder
+
 /// What is mounted over the machine's files. In order: what lies in a folder comes behind it.
 class Mounts {
  public:
   /// By an empty folder, in which what is needed is shown all the same.
   void replace(const fs::path& folder) { mounts_.insert_or_assign(folder, Mount{Kind::replaced, {}}); }
-  /// Whatever is named in it.
-  void hide(const fs::path& folder) { mounts_.insert_or_assign(folder, Mount{Kind::hidden, {}}); }
+  /// Whatever is named in it. A file: what it holds.
+  void hide(const fs::path& path, bool folder) {
+    mounts_.insert_or_assign(path, Mount{folder ? Kind::hidden : Kind::emptied, {}});
+  }
 
   /// Links on the way are kept, and what they point to is shown, too.
   void show(const fs::path& path) {
@@ -76,9 +80,13 @@ class Mounts {
       const bool empty = mount.kind == Kind::replaced || mount.kind == Kind::hidden;
       if (outer == Kind::hidden) continue;
       around.emplace_back(path, mount.kind);
+      if (mount.kind == Kind::emptied) {
+        if (outer != Kind::replaced) out.insert(out.end(), {"--ro-bind", "/dev/null", path.string()});
+        continue;
+      }
       if ((outer == Kind::replaced) == empty) continue;  // it is empty, or there, already
       if (empty)
-        out.insert(out.end(), {"--tmpfs", path.string()});
+        out.insert(out.end(), {"--size", std::to_string(most_file_bytes), "--tmpfs", path.string()});
       else if (mount.kind == Kind::shown)
         out.insert(out.end(), {"--ro-bind-try", path.string(), path.string()});
       else
@@ -88,7 +96,7 @@ class Mounts {
   }
 
  private:
-  enum class Kind { replaced, hidden, shown, link };
+  enum class Kind { replaced, hidden, emptied, shown, link };
   struct Mount {
     Kind kind;
     fs::path target;  ///< of a link
@@ -99,21 +107,8 @@ class Mounts {
   std::map<fs::path, Mount> mounts_;
 };
 
-std::string find_in_path(std::string_view program) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const auto colon = rest.find(':');
-    const std::string candidate = std::string(rest.substr(0, colon)) + "/" + std::string(program);
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    if (colon == std::string_view::npos) break;
-    rest.remove_prefix(colon + 1);
-  }
-  return "";
-}
-
 const std::string& bubblewrap() {
-  static const std::string path = find_in_path("bwrap");
+  static const std::string path = find_tool("bwrap");
   return path;
 }
 
@@ -155,7 +150,8 @@ std::string try_it() {
   try {
     const UniqueFd filter = filter_of({});
     std::string said;
-    const int status = run(sandboxed({}, 3, {"/bin/true"}), filter.get(), said);
+    // What is promised, as seen from inside: any program could call itself bwrap.
+    const int status = run(sandboxed({}, 3, {(program_folder() / "kvcts-warden").string(), "probe"}), filter.get(), said);
     if (status == 0) return "";
     return said.empty() ? "bubblewrap ended with status " + std::to_string(status) : said.substr(0, said.find('\n'));
   } catch (const std::exception& error) {
@@ -174,8 +170,31 @@ std::vector<std::string> devices_of(const Grant& grant) {
   return out;
 }
 
-bool is_granted(const Sandbox& sandbox, const Grant& grant) {
-  return std::find(sandbox.granted.begin(), sandbox.granted.end(), grant.name) != sandbox.granted.end();
+bool has(const Sandbox& sandbox, std::string_view grant) {
+  return std::find(sandbox.granted.begin(), sandbox.granted.end(), grant) != sandbox.granted.end();
+}
+
+/// Variables of this process that code under test does not get: all but those that are known to matter to it, by name or by
+/// how they begin, and those that $KVCTS_PASS names.
+std::vector<std::string> kept_back() {
+  constexpr std::array names{"PATH",          "HOME",   "USER", "LOGNAME",         "LANG",       "LANGUAGE",   "TZ",
+                             "TERM",          "TMPDIR", "PWD",  "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME",
+                             "PYTHONHASHSEED"};
+  constexpr std::array begins{"LC_",     "KVCTS_",  "ASAN_",    "LSAN_",       "UBSAN_", "TSAN_",  "CUDA_",
+                              "NVIDIA_", "NCCL_",   "OMP_",     "UCX_",        "NIXL_",  "MC_",    "MOONCAKE_",
+                              "VLLM_",   "SGLANG_", "LMCACHE_", "FLASHINFER_", "TORCH_", "TRITON_"};
+  const char* passed = std::getenv("KVCTS_PASS");
+  const std::string named = "," + std::string(passed != nullptr ? passed : "") + ",";
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::string name(variable.substr(0, variable.find('=')));
+    if (std::ranges::none_of(names, [&](const char* one) { return name == one; }) &&
+        std::ranges::none_of(begins, [&](const char* one) { return name.starts_with(one); }) &&
+        named.find("," + name + ",") == std::string::npos)
+      out.push_back(name);
+  }
+  return out;
 }
 
 }  // namespace
@@ -200,9 +219,12 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   for (const char* settings : {"/proc/sys", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/sysrq-trigger"})
     add({"--ro-bind-try", settings, settings});
   if (first) add({"--as-pid-1"});
+  if (std::ranges::none_of(grants(), [&](const Grant& grant) { return grant.network && has(sandbox, grant.name); }))
+    add({"--unshare-net"});
+  for (const std::string& name : kept_back()) add({"--unsetenv", name});
   bool sys = false;
   for (const Grant& grant : grants()) {
-    if (!is_granted(sandbox, grant)) continue;
+    if (!has(sandbox, grant.name)) continue;
     for (const std::string& folder : grant.folders) {
       sys = sys || folder == "/sys";
       if (folder.starts_with("/dev/")) add({"--dev-bind-try", folder, folder});
@@ -215,7 +237,8 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   for (const fs::path& folder : replaced_folders()) mounts.replace(folder);
   std::error_code none;
   for (const std::string& path : sandbox.hidden)
-    if (const fs::path folder = fs::weakly_canonical(path, none); fs::is_directory(folder, none)) mounts.hide(folder);
+    if (const fs::path whole = fs::weakly_canonical(path, none); fs::exists(whole, none))
+      mounts.hide(whole, fs::is_directory(whole, none));
   for (const std::string& word : mounts.words()) add({word});
   add({"--setenv", "TMPDIR", "/tmp", "--seccomp", std::to_string(filter), "--"});
   out.insert(out.end(), argv.begin(), argv.end());

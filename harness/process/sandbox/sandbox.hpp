@@ -4,7 +4,8 @@
 // and the user's cache are empty and private, and vanish with the sandbox: of their content only needed_paths() are there,
 // read-only. The only devices are null, zero, full, random and tty; there is no /sys and no capability. System calls that
 // reach into another process, change mounts or namespaces, or load code into the kernel fail. An engine's entry names what
-// it needs beyond that (grants()). The network is the machine's.
+// it needs beyond that (grants()). The network is a loopback of its own, and of the environment it has what is known to
+// matter to it.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ namespace kvcts::process {
 struct Sandbox {
   std::vector<std::string> granted;  ///< names from grants()
   std::vector<std::string> named;    ///< words of the case or the command line; paths among them are needed inside
-  std::vector<std::string> hidden;   ///< folders that appear empty inside: what the suite writes
+  std::vector<std::string> hidden;   ///< folders and files that appear empty inside: what the suite writes, keys
 };
 
 /// The command that runs `argv` in the sandbox. What is needed there (process/installation.hpp) is visible also where it
@@ -32,7 +33,7 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
 UniqueFd filter_of(const Sandbox& sandbox);
 
 /// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has
-/// one. Tried once per process, with a program that does nothing.
+/// one. Tried once per process, with a program that looks around in it (probe.hpp).
 const std::string& why_no_sandbox();
 /// "bubblewrap 0.8.0", or "none: <why>".
 std::string isolation_words();

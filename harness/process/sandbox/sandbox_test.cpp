@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "process/pointers.hpp"
+#include "testing/checkout.hpp"
 
 extern char** environ;  // NOLINT
 
@@ -192,8 +193,17 @@ TEST_F(InSandbox, GoesWithItsParent) {
 TEST(Sandbox, EveryGrantIsDescribed) {
   for (const Grant& grant : grants()) {
     EXPECT_FALSE(grant.meaning.empty()) << grant.name;
-    EXPECT_TRUE(!grant.folders.empty() || !grant.globs.empty() || !grant.calls.empty()) << grant.name << " grants nothing";
+    EXPECT_TRUE(!grant.folders.empty() || !grant.globs.empty() || !grant.calls.empty() || grant.network)
+        << grant.name << " grants nothing";
   }
+}
+
+TEST(Sandbox, AProbeFromOutsideSeesThatItDoesNotHold) {
+  std::FILE* said = ::popen((checkout::build() + "/bin/kvcts-warden probe").c_str(), "r");
+  char words[200]{};
+  EXPECT_NE(std::fgets(words, sizeof words, said), nullptr);
+  EXPECT_NE(::pclose(said), 0);
+  EXPECT_TRUE(std::string(words).starts_with("the sandbox does not hold: ")) << words;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "process/installation.hpp"
 #include "run/supervisor/evidence.hpp"
 #include "run/supervisor/gpu_dump.hpp"
 #include "run/supervisor/lane.hpp"
@@ -176,7 +177,7 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
       {"gdb", "-nx", "-batch", "-p", pid, "-ex", "set pagination off", "-ex", "thread apply all bt 64"}};
   for (const std::vector<std::string>& tool : tools) {
     std::vector<std::string> argv = tool;
-    argv[0] = find_program(tool[0]);
+    argv[0] = process::find_tool(tool[0]);
     if (argv[0].empty()) {
       reasons += tool[0] + ": not installed\n";
       continue;
@@ -267,7 +268,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
 Task<void> Lane::look_for_strays(Attempt& a) {
   std::vector<std::string> found = strays(a.last_pid);
   // Not strays: one that is just ending, or one of the run's own that the warden has not reported yet.
-  for (int i = 0; i < 140 && !found.empty(); ++i) {  // two seconds: on a crowded machine a fork is slow to exec
+  constexpr std::int64_t patience_ms = 2'000;  // on a crowded machine a fork is slow to exec
+  for (const std::int64_t until = now_ns() + patience_ms * ns_per_ms; now_ns() < until && !found.empty();) {
     co_await sleep_ms(15);
     found = strays(a.last_pid);
   }

@@ -96,16 +96,6 @@ void add_evidence(CaseResult& result, const std::string& kind, const std::string
   result.evidence_files.push_back({kind, text.substr(0, half) + cut + text.substr(text.size() - half)});
 }
 
-std::string find_program(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = folder + "/" + name;
-    if (!folder.empty() && ::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return {};
-}
-
 std::int64_t busy_ns(pid_t pid) {
   std::int64_t total = 0;
   std::error_code gone;

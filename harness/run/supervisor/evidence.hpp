@@ -22,8 +22,6 @@ std::string progress_text(const process::StatusView& status);
 std::string events_text(const std::vector<nlohmann::json>& events);
 /// Adds evidence, capped at 64 KiB (beginning and end are kept); empty text adds nothing.
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
-/// First folder of PATH that has such a program; "" = none.
-std::string find_program(const std::string& name);
 /// Nanoseconds for which a process's threads wanted a CPU, running or waiting: a spinning process counts as busy on a
 /// crowded machine, too. 0 if gone.
 std::int64_t busy_ns(pid_t pid);
