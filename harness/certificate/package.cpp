@@ -135,6 +135,18 @@ std::string write_package(const Package& package, const PrivateKey& key) {
   return bytes;
 }
 
+std::string sigstore_bundle(std::string_view package) {
+  std::string contradiction;
+  const Files files = read_archive(package, contradiction);
+  const json envelope = json::parse(file(files, statement_file));
+  return json{{"mediaType", "application/vnd.dev.sigstore.bundle.v0.3+json"},
+              {"verificationMaterial",
+               {{"publicKey", {{"hint", envelope.at("signatures").front().at("keyid")}}}, {"tlogEntries", json::array()}}},
+              {"dsseEnvelope", envelope}}
+             .dump() +
+         "\n";
+}
+
 bool Reading::good() const {
   return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.wrong.empty(); });
 }

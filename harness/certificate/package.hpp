@@ -35,6 +35,10 @@ struct Package {
 /// The bytes of a package. Throws Error if read_package() would not accept them.
 std::string write_package(const Package& package, const PrivateKey& key);
 
+/// The signed statement of a package as a Sigstore bundle (github.com/sigstore/protobuf-specs, sigstore_bundle.proto): for
+/// `cosign verify-blob-attestation --key`, `sigstore` and what else verifies DSSE envelopes. No transparency log knows it.
+std::string sigstore_bundle(std::string_view package);
+
 /// One check; `wrong` is one sentence, "" = passed.
 struct Check {
   std::string what, wrong;

@@ -204,8 +204,14 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     package.others["logs/summary.txt"] = summary_of(reader);
     package.others["logs/evidence.json"] = logs_of(results).dump();
     report::WholeFile file(options.out, "package", "give another -o");
-    file.out() << certificate::write_package(package, key);
+    const std::string bytes = certificate::write_package(package, key);
+    file.out() << bytes;
     file.keep();
+    if (!options.bundle.empty()) {
+      report::WholeFile bundle(options.bundle, "bundle", "give another --bundle");
+      bundle.out() << certificate::sigstore_bundle(bytes);
+      bundle.keep();
+    }
     if (globals.json) {
       fmt::print("{}\n", json{{"package", options.out},
                               {"product", package.product},

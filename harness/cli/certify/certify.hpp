@@ -9,7 +9,8 @@ namespace kvcts::cli {
 
 struct CertifyOptions {
   std::string profile, product, challenge, key, out;
-  std::string run;  ///< folder of the run; "" = <out>.run. An existing one is resumed
+  std::string bundle;  ///< file for a Sigstore bundle; "" = none
+  std::string run;     ///< folder of the run; "" = <out>.run. An existing one is resumed
   int jobs{1};
 };
 

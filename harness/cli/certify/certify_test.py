@@ -28,6 +28,9 @@ from kvtest import BUILD, KVCTS, ROOT, Ended, finish, kvcts, need_program, resul
 
 try:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from securesystemslib import dsse
+    from securesystemslib.exceptions import VerificationError
+    from securesystemslib.signer import SSlibKey
 
     sys.path.insert(0, str(ROOT / "reports" / "verify"))
     import verify as second
@@ -167,7 +170,7 @@ def dump(value) -> bytes:
 
 def check_sound(place: Place) -> None:
     place.challenge("c.json")
-    made = place.certify("good.kvcert", "--challenge", "c.json")
+    made = place.certify("good.kvcert", "--challenge", "c.json", "--bundle", "good.sigstore.json")
     assert made.status == 0 and "29 records, 4 of them blind negatives" in made.out, made
     seen = place.kvcts(
         "verify",
@@ -193,6 +196,7 @@ def check_sound(place: Place) -> None:
     ), seen
     good, words = place.second("good.kvcert", "c.json")
     assert good, words
+    check_bundle(place)
     # Which cases are replayed is drawn here: two answers about one package differ, and a seed repeats one.
     drawn = [
         re.search(r"chosen by seed ([0-9a-f]{16}),", place.kvcts("verify", "good.kvcert", "--replay", "1").out)[1]
@@ -226,6 +230,27 @@ def check_sound(place: Place) -> None:
     assert status == 5 and words.startswith("NOT VERIFIED: negatives: could not be done: the suite's own engine memcpy"), (
         words
     )
+
+
+def check_bundle(place: Place) -> None:
+    """Another implementation of DSSE accepts the bundle's signature, and not that of a changed one."""
+    bundle = json.loads((place.folder / "good.sigstore.json").read_text())
+    assert bundle["mediaType"] == "application/vnd.dev.sigstore.bundle.v0.3+json"
+    public = second.parse_key((place.folder / "vendor.pub").read_bytes())
+    identity = second.id_of(public)
+    raw = public.public_bytes(second.Encoding.Raw, second.PublicFormat.Raw).hex()
+    key = SSlibKey(identity, "ed25519", "ed25519", {"public": raw})
+    assert bundle["verificationMaterial"]["publicKey"]["hint"] == identity
+    envelope = dsse.Envelope.from_dict(copy.deepcopy(bundle["dsseEnvelope"]))
+    assert set(envelope.verify([key], 1)) == {identity}
+    statement = json.loads(envelope.payload)
+    assert statement["predicateType"] == second.CERTIFICATE and statement["subject"][0]["name"] == "P 1", statement
+    envelope.payload = envelope.payload.replace(b'"P 1"', b'"Q 1"')
+    try:
+        envelope.verify([key], 1)
+    except VerificationError:
+        return
+    raise AssertionError("a changed statement verifies")
 
 
 def check_no_certificate(place: Place) -> None:

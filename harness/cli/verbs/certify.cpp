@@ -20,6 +20,10 @@ Action declare(Command& command, const Globals& globals) {
                   "Challenge of the second party, which fixes the seed and the blind negatives (kvcts challenge)")
       .type_name("FILE");
   command.add_option("-o,--out", o->out, "Package to write").type_name("X.kvcert").required();
+  command
+      .add_option("--bundle", o->bundle,
+                  "Write the signed statement as a Sigstore bundle, too (cosign verify-blob-attestation --key)")
+      .type_name("FILE");
   command.add_option("--run", o->run, "Folder of the run, resumed if it exists (default: X.kvcert.run)").type_name("DIR");
   command.add_option("-j,--jobs", o->jobs, "Number of cases to run in parallel").show_default().range(1, 1024);
   return [o, &globals] {
