@@ -128,6 +128,11 @@ std::string leave_daemon(const std::string& target) {
   return refused("started, only in the sandbox");
 }
 
+std::string fork_without_end(const std::string&) {
+  for (;;)
+    if (::fork() == 0) ::pause();
+}
+
 std::string mount_something(const std::string&) {
   return by_errno(::mount("x", "/mnt", "tmpfs", 0, nullptr) == 0, "mounted");
 }
@@ -233,7 +238,7 @@ struct Attack {
   std::string (*make)(const std::string& target);
   Late late{Late::no};
 };
-constexpr std::array<Attack, 23> attacks{{{"see-judges", see_judges},
+constexpr std::array<Attack, 24> attacks{{{"see-judges", see_judges},
                                           {"signal-judges", signal_judges},
                                           {"take-channel", take_channel},
                                           {"trace-judge", trace_judge},
@@ -247,6 +252,7 @@ constexpr std::array<Attack, 23> attacks{{{"see-judges", see_judges},
                                           {"leave-files", leave_files},
                                           {"leave-memory", leave_memory},
                                           {"leave-daemon", leave_daemon},
+                                          {"fork-without-end", fork_without_end},
                                           {"mount", mount_something},
                                           {"new-namespace", new_namespace},
                                           {"into-kernel", into_kernel},

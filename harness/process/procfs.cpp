@@ -75,6 +75,15 @@ std::optional<ProcessStat> read_stat(pid_t pid) {
   return stat;
 }
 
+std::size_t count_processes() {
+  std::size_t count = 0;
+  DIR* directory = ::opendir("/proc");
+  while (const dirent* entry = directory != nullptr ? ::readdir(directory) : nullptr)
+    count += entry->d_name[0] >= '1' && entry->d_name[0] <= '9';
+  if (directory != nullptr) ::closedir(directory);
+  return count;
+}
+
 std::vector<ProcessStat> all_processes() {
   std::vector<ProcessStat> all;
   DIR* directory = ::opendir("/proc");

@@ -27,6 +27,8 @@ struct ProcessStat {
 
 /// nullopt: there is no such process, or no longer.
 std::optional<ProcessStat> read_stat(pid_t pid);
+/// How many processes /proc shows.
+std::size_t count_processes();
 /// All processes that /proc shows (threads are not listed).
 std::vector<ProcessStat> all_processes();
 /// Value of `variable` in the environment that the process started with; "" if unset or unreadable.

@@ -31,7 +31,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kill_patience_ns = 5'000'000'000;  // SIGKILL acts immediately, except on a process in D state
-constexpr int scan_interval_ms = 4;
+constexpr int scan_interval_ms = 4, count_interval_ms = 20;
 constexpr std::int64_t stop_patience_ns = 2'000'000'000;
 constexpr int stops_in_a_row = 50;
 
@@ -148,7 +148,9 @@ class Warden {
     channel_.flush();
     pollfd entries[2] = {{channel_.fd(), static_cast<short>(POLLIN | (channel_.has_output() ? POLLOUT : 0)), 0},
                          {signals_.get(), POLLIN, 0}};
-    ::poll(entries, 2, kills_.empty() ? -1 : scan_interval_ms);
+    const bool bounded = self_ == 1 && !children_.empty();
+    ::poll(entries, 2, !kills_.empty() ? scan_interval_ms : bounded ? count_interval_ms : -1);
+    if (bounded) count();
     if (entries[1].revents != 0) {
       signalfd_siginfo info[16];
       while (::read(signals_.get(), info, sizeof(info)) > 0) {
@@ -159,6 +161,16 @@ class Warden {
       reap();
       scan();
     }
+  }
+
+  /// Ends everything in a sandbox that has too many processes.
+  void count() {
+    if (now_ns() < next_count_ns_) return;
+    next_count_ns_ = now_ns() + std::int64_t{count_interval_ms} * 1'000'000;
+    const std::size_t processes = count_processes();
+    if (processes <= most_processes) return;
+    ::kill(-1, SIGKILL);
+    channel_.queue({{"event", "too-many"}, {"processes", processes}});
   }
 
   void answer(const Message& request) {
@@ -409,6 +421,7 @@ class Warden {
   std::map<std::uint64_t, std::pair<pid_t, std::string>>
       spawned_;  ///< id -> pid, mark; includes the dead until they are killed
   std::vector<Kill> kills_;
+  std::int64_t next_count_ns_{0};
   std::map<std::uint64_t, std::set<pid_t>> asleep_;  ///< of what is stopped now, by place_of(): what stood before
 };
 

@@ -18,6 +18,7 @@
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}
 //   {event:"killed", id, pids:[killed], left:[{pid, state, command, wchan}], ms}
+//   {event:"too-many", processes}      process 1 of a sandbox has ended all in it: there were more than most_processes
 //   {event:"stopped", id}              that child stopped by itself; what stop would stop is being stopped: resume it
 //   {event:"still", id, left:[..]}     the reply to stop: every thread stands; left: those that do not after 2 s
 #pragma once
@@ -34,6 +35,8 @@
 #include "process/unique_fd.hpp"
 
 namespace kvcts::process {
+
+inline constexpr std::size_t most_processes = 1024;  ///< in a sandbox
 
 /// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the
 /// first part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that

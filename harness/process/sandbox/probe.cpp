@@ -42,12 +42,12 @@ std::string other_interface() {
 
 std::string probe_sandbox() {
   const std::string status = read_text_file("/proc/self/status");
-  constexpr int filtered = 2;          // SECCOMP_MODE_FILTER
-  constexpr pid_t most_processes = 9;  // bubblewrap's own, and this
+  constexpr int filtered = 2;       // SECCOMP_MODE_FILTER
+  constexpr pid_t highest_pid = 9;  // bubblewrap's own, and this
   char here[8];
   const iovec own{here, sizeof here};
   std::error_code none;
-  if (::getpid() > most_processes) return "processes have the machine's ids";
+  if (::getpid() > highest_pid) return "processes have the machine's ids";
   for (const std::string& path : {std::string("/"), std::string("/etc"), program_folder().string()})
     if (may_be_written(path)) return path + " can be written";
   for (const char* path : {"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"})

@@ -298,6 +298,7 @@ void Link::on_socket() {
         for (const auto& [id, child] : children_) child->on_event(event);
         continue;
       }
+      if (event.value("event", "") == "too-many") too_many_ = event.value("processes", std::size_t{0});
       const auto child = children_.find(event.value("id", std::uint64_t{0}));
       if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
       if (child != children_.end()) child->second->on_event(event);

@@ -150,6 +150,8 @@ class Link {
 
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
+  /// Processes that there were in the sandbox when it was ended for their number; 0 = it was not.
+  std::size_t too_many() const { return too_many_; }
   void restart();
   /// Called every 50 ms. A stopped warden does not answer: after 2 s it is ended, and so lost.
   void watch();
@@ -186,6 +188,7 @@ class Link {
   std::map<pid_t, std::uint64_t> pids_;
   std::uint64_t next_{1};
   bool lost_{false};
+  std::size_t too_many_{0};
   int stopped_{0};  ///< calls of watch() in a row that found it stopped
 };
 

@@ -50,7 +50,12 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   const std::uint64_t limit = run_.options.memory_limit;
   const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
   const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
-  if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
+  const std::size_t too_many = link().too_many();
+  if (too_many > 0) {
+    ended.signal = "process limit";
+    ended.text = std::to_string(too_many) + " processes in the sandbox, where " + std::to_string(process::most_processes) +
+                 " are the limit";
+  } else if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
     ended.signal = "memory limit";
     ended.text = "the worker had more than its limit of " + std::to_string(limit >> 20) + " MiB of memory";
     if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
@@ -68,7 +73,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
     ended.text = "the worker ended by itself in the middle of a case";
   }
   const bool from_outside =
-      end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
+      end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && too_many == 0 && !over_limit && !near_limit;
   co_await kill_workers();
   co_await ask_canary(a);
   // SIGKILL comes from outside: a person, or the kernel when memory runs out. Do not blame the case unless it happens
