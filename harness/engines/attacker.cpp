@@ -128,6 +128,18 @@ std::string leave_daemon(const std::string& target) {
   return refused("started, only in the sandbox");
 }
 
+/// A child that forks and ends, again and again, and belongs to no one.
+std::string fork_and_end(const std::string&) {
+  if (::fork() == 0) {
+    ::setsid();
+    ::clearenv();
+    for (const std::int64_t until = process::now_ns() + 20'000'000'000; process::now_ns() < until;)
+      if (::fork() != 0) ::_exit(0);
+    ::_exit(0);
+  }
+  return refused("begun");
+}
+
 std::string fork_without_end(const std::string&) {
   for (;;)
     if (::fork() == 0) ::pause();
@@ -238,7 +250,7 @@ struct Attack {
   std::string (*make)(const std::string& target);
   Late late{Late::no};
 };
-constexpr std::array<Attack, 24> attacks{{{"see-judges", see_judges},
+constexpr std::array<Attack, 25> attacks{{{"see-judges", see_judges},
                                           {"signal-judges", signal_judges},
                                           {"take-channel", take_channel},
                                           {"trace-judge", trace_judge},
@@ -252,6 +264,7 @@ constexpr std::array<Attack, 24> attacks{{{"see-judges", see_judges},
                                           {"leave-files", leave_files},
                                           {"leave-memory", leave_memory},
                                           {"leave-daemon", leave_daemon},
+                                          {"fork-and-end", fork_and_end},
                                           {"fork-without-end", fork_without_end},
                                           {"mount", mount_something},
                                           {"new-namespace", new_namespace},

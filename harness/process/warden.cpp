@@ -247,7 +247,11 @@ class Warden {
     reap();  // the stops that this caused
     json left = json::array();
     for (const ProcessStat& stat : moving) left.push_back(words_of(stat));
-    channel_.queue({{"event", "still"}, {"id", tree.id}, {"left", left}});
+    // Whose parent is gone: while all stand, none can hide behind its next child.
+    json orphans = json::array();
+    for (const ProcessStat& stat : self_ == 1 ? reached(tree) : std::vector<ProcessStat>{})
+      if (stat.parent == self_ && !children_.contains(stat.pid)) orphans.push_back(stat.command);
+    channel_.queue({{"event", "still"}, {"id", tree.id}, {"left", left}, {"orphans", orphans}});
   }
 
   void resume(const Message& request) {

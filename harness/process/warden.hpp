@@ -20,7 +20,8 @@
 //   {event:"killed", id, pids:[killed], left:[{pid, state, command, wchan}], ms}
 //   {event:"too-many", processes}      process 1 of a sandbox has ended all in it: there were more than most_processes
 //   {event:"stopped", id}              that child stopped by itself; what stop would stop is being stopped: resume it
-//   {event:"still", id, left:[..]}     the reply to stop: every thread stands; left: those that do not after 2 s
+//   {event:"still", id, left:[..], orphans:[commands]}   the reply to stop: every thread stands; left: those that do not
+//                                      after 2 s; orphans: in a sandbox, what no longer belongs to a spawn
 #pragma once
 
 #include <sys/types.h>

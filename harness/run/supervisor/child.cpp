@@ -208,6 +208,7 @@ void Child::on_event(const json& event) {
   } else if (kind == "still") {
     stopped_ = false;
     left_moving_ = event.value("left", json::array());
+    orphans_ = event.value("orphans", std::vector<std::string>{});
   } else if (kind == "killed") {
     killed_ = Killed{event.value("pids", std::vector<pid_t>{}), event.value("left", json::array()),
                      event.value("ms", std::int64_t{0})};

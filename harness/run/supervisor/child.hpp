@@ -101,6 +101,8 @@ class Child {
   void resume(const std::vector<std::uint64_t>& also = {});
   /// What still ran when the warden gave up stopping it; nothing before the warden has replied.
   const std::optional<nlohmann::json>& left_moving() const { return left_moving_; }
+  /// Commands of processes in its sandbox that belonged to no worker at that moment.
+  const std::vector<std::string>& orphans() const { return orphans_; }
   /// A worker counts a completed transfer on its page, then stops itself: an announcement. A stop without that is none.
   void await_announcement();
   bool has_counted() const;  ///< since then
@@ -138,6 +140,7 @@ class Child {
   std::optional<std::string> failed_;
   std::optional<Killed> killed_;
   std::optional<nlohmann::json> left_moving_;
+  std::vector<std::string> orphans_;
   bool stopped_{false};
   std::uint64_t counted_{0};
 };

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "process/installation.hpp"
 #include "run/supervisor/evidence.hpp"
 #include "run/supervisor/gpu_dump.hpp"
 #include "run/supervisor/lane.hpp"
@@ -182,7 +181,7 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
       {"gdb", "-nx", "-batch", "-p", pid, "-ex", "set pagination off", "-ex", "thread apply all bt 64"}};
   for (const std::vector<std::string>& tool : tools) {
     std::vector<std::string> argv = tool;
-    argv[0] = process::find_tool(tool[0]);
+    argv[0] = run_.options.tool(tool[0]);
     if (argv[0].empty()) {
       reasons += tool[0] + ": not installed\n";
       continue;
@@ -274,10 +273,15 @@ Task<void> Lane::look_for_strays(Attempt& a) {
   std::vector<std::string> found = strays(a.last_pid);
   // Not strays: one that is just ending, or one of the run's own that the warden has not reported yet.
   constexpr std::int64_t patience_ms = 2'000;  // on a crowded machine a fork is slow to exec
-  for (const std::int64_t until = now_ns() + patience_ms * ns_per_ms; now_ns() < until && !found.empty();) {
+  for (const std::int64_t until = now_ns() + patience_ms * ns_per_ms;
+       now_ns() < until && !(found.empty() && a.orphans.empty());) {
     co_await sleep_ms(15);
     found = strays(a.last_pid);
+    // One that forks and ends without a pause has no id to look up, but it stands where all stand.
+    if (found.empty() && !a.orphans.empty()) co_await stop_and_ask_checker(a, std::nullopt);
   }
+  if (found.empty())
+    for (const std::string& command : a.orphans) found.push_back("process (" + command + ")");
   if (found.empty()) co_return;
   a.stray = "left a process behind: ";
   for (std::size_t i = 0; i < found.size(); ++i) a.stray += (i == 0 ? "" : ", ") + found[i];

@@ -208,10 +208,9 @@ TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
 
 TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
   const NothingLeft nothing_left;
-  const std::string path = ::getenv("PATH");
-  ::setenv("PATH", "/nowhere", 1);
-  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, fixture_options());
-  ::setenv("PATH", path.c_str(), 1);
+  Options options = fixture_options();
+  options.tool = [](const std::string&) { return ""; };
+  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, options);
   EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
   EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("not installed"), std::string::npos);
 }
@@ -225,10 +224,9 @@ TEST(Fixtures, TracingThatIsRefusedIsSaidWithItsReason) {
     std::ofstream(folder / tool) << "#!/bin/sh\necho " << tool << ": ptrace: Operation not permitted >&2; exit 1\n";
     std::filesystem::permissions(folder / tool, std::filesystem::perms::owner_all);
   }
-  const std::string path = ::getenv("PATH");
-  ::setenv("PATH", folder.c_str(), 1);
-  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, fixture_options());
-  ::setenv("PATH", path.c_str(), 1);
+  Options options = fixture_options();
+  options.tool = [&](const std::string& name) { return (folder / name).string(); };
+  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, options);
   std::filesystem::remove_all(folder);
   EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
   EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("gdb: ptrace: Operation not permitted"), std::string::npos);

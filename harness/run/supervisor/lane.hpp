@@ -94,9 +94,10 @@ class Lane {
     std::optional<LateWrite> late;  ///< the memory changed in a call that ends something
     std::string late_call;          ///< that call, "release()"
     std::int64_t last_pid{-1};
-    std::string stray;          ///< processes that outlived the case, or could not be stopped, in words
-    int seen{0};                ///< looks at the destination when completion was reported, of this pass
-    std::int64_t seeing_ns{0};  ///< and what they took
+    std::string stray;                 ///< processes that outlived the case, or could not be stopped, in words
+    std::vector<std::string> orphans;  ///< commands of what belonged to no worker at the last standstill
+    int seen{0};                       ///< looks at the destination when completion was reported, of this pass
+    std::int64_t seeing_ns{0};         ///< and what they took
     std::int64_t since_ns{0};
   };
 
@@ -137,7 +138,7 @@ class Lane {
   Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
   Task<Ended> finish(Attempt& a);
   Task<Ended> end_call(Attempt& a, const char* call);
-  Task<nlohmann::json> ask_checker_while_stopped(Attempt& a, process::CheckerRequest op);
+  Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op);
   Task<void> see(Attempt& a);
   void note_code(Attempt& a);
   Task<void> look(Attempt& a, const char* call);

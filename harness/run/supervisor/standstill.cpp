@@ -46,6 +46,10 @@ class Standstill {
     return out;
   }
 
+  std::vector<std::string> orphans() const {
+    return stopped_.empty() ? std::vector<std::string>{} : stopped_.front()->orphans();
+  }
+
  private:
   std::span<const std::unique_ptr<Child>> children_;
   std::vector<Child*> stopped_;
@@ -53,8 +57,8 @@ class Standstill {
 
 }  // namespace
 
-/// The checker's answer, which nothing under test can have changed meanwhile.
-Task<json> Lane::ask_checker_while_stopped(Attempt& a, CheckerRequest op) {
+/// The checker's answer, which nothing under test can have changed meanwhile. It may be asked nothing.
+Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op) {
   std::optional<Standstill> still;
   if (workers_) still.emplace(workers_->children, workers_->sandbox != nullptr);
   const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
@@ -63,8 +67,10 @@ Task<json> Lane::ask_checker_while_stopped(Attempt& a, CheckerRequest op) {
     co_await wake_.wait(patience);
   }
   if (still && a.stray.empty()) a.stray = still->moving();
+  a.orphans = still && !is_program(a.resolved) ? still->orphans() : std::vector<std::string>{};  // a program may keep some
+  if (!op) co_return json();
   if (op == CheckerRequest::see && run_.options.digest) note_code(a);
-  json request = {{"op", op}, {"key", a.key}};
+  json request = {{"op", *op}, {"key", a.key}};
   checker_.request(std::move(request));
   co_return co_await checker_reply(&a.resolved);
 }
@@ -87,7 +93,7 @@ void Lane::note_code(Attempt& a) {
 /// What has arrived at the moment when completion is reported.
 Task<void> Lane::see(Attempt& a) {
   const std::int64_t since = now_ns();
-  co_await ask_checker_while_stopped(a, CheckerRequest::see);
+  co_await stop_and_ask_checker(a, CheckerRequest::see);
   ++a.seen;
   a.seeing_ns += now_ns() - since;
 }
@@ -95,7 +101,7 @@ Task<void> Lane::see(Attempt& a) {
 /// Did the memory change since the last look? Keeps the first change and its call.
 Task<void> Lane::look(Attempt& a, const char* call) {
   if (!a.compared || a.late) co_return;
-  const json reply = co_await ask_checker_while_stopped(a, CheckerRequest::recheck);
+  const json reply = co_await stop_and_ask_checker(a, CheckerRequest::recheck);
   if (!reply.contains("late")) co_return;
   LateWrite late = late_write_from_json(reply["late"]);
   if (!late.changed) co_return;
