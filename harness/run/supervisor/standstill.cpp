@@ -68,8 +68,8 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
   }
   if (still && a.stray.empty()) a.stray = still->moving();
   a.orphans = still && !is_program(a.resolved) ? still->orphans() : std::vector<std::string>{};  // a program may keep some
+  if (still && run_.options.digest) note_code(a);
   if (!op) co_return json();
-  if (op == CheckerRequest::see && run_.options.digest) note_code(a);
   json request = {{"op", *op}, {"key", a.key}};
   checker_.request(std::move(request));
   co_return co_await checker_reply(&a.resolved);
@@ -90,10 +90,11 @@ void Lane::note_code(Attempt& a) {
   workers_->code = std::move(code);
 }
 
-/// What has arrived at the moment when completion is reported.
+/// What has arrived at the moment when completion is reported. Not in memory of a provider: only workers can read that.
 Task<void> Lane::see(Attempt& a) {
   const std::int64_t since = now_ns();
-  co_await stop_and_ask_checker(a, CheckerRequest::see);
+  const bool readable = !a.resolved.engine.options.contains("memory_provider");
+  co_await stop_and_ask_checker(a, readable ? std::optional(CheckerRequest::see) : std::nullopt);
   ++a.seen;
   a.seeing_ns += now_ns() - since;
 }
