@@ -90,6 +90,9 @@ Asked asked(std::vector<std::string> words) {
     if (verb.mode.empty()) names.emplace_back(verb.name);
   }
   const std::string near = catalogue::nearest(name, names);
+  if (name == "triage")
+    throw UsageError(
+        "the verb 'triage' is gone: `kvcts report RUN` groups failures by cause, and `run --where` tests a rule");
   throw UsageError(fmt::format("unknown verb '{}'{}; `kvcts help` lists the verbs", name,
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }

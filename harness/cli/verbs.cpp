@@ -40,8 +40,6 @@ const std::vector<Verb>& verbs() {
       {failures, "minimize", "", "",
        "Shrink a failing case to the smallest one that fails alike, to read it or to report it",
        "minimize museum/m174-ucx-10671", "0 done, 2 wrong input, or the case does not fail", minimize_verb::declare},
-      {failures, "triage", "", "", "Find the axis values that the failures of a run share, and test that rule",
-       "triage runs/nightly --run", "0 done, 1 a rule was refuted, 2 wrong input", triage_verb::declare},
       {reference, "check", "", "", "Predict whether two caches fit through a connector, before anything moves",
        "check --producer vllm-0.25.1:flash_attn --consumer sglang-0.5.9:fa3",
        "0 compatible, 10 compatible with conversion, 11 refused, 12 silently wrong, 13 ambiguous; of several archs the "

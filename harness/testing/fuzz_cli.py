@@ -259,20 +259,7 @@ class Fuzzer:
         )
 
     def command_line(self) -> Attempt:
-        verbs = [
-            "list",
-            "run",
-            "repro",
-            "minimize",
-            "triage",
-            "dump",
-            "explain",
-            "doctor",
-            "golden",
-            "report",
-            "schema",
-            "layouts",
-        ]
+        verbs = ["list", "run", "repro", "minimize", "dump", "explain", "doctor", "golden", "report", "schema", "layouts"]
         flags = [
             "--suite",
             "--id",

@@ -42,7 +42,6 @@ def printing(folder: Path) -> list[list[str]]:
         ["rules", "--list"],
         ["sabotage", "--list"],
         ["conformance", "memcpy"],
-        ["triage", run],
         ["check", "--producer", "vllm-fa-nhd", "--consumer", "vllm-fa-hnd"],
         ["repro", "kv/producer=vllm-fa-nhd"],
         ["repro", "kv/producer=vllm-fa-nhd", "--json"],

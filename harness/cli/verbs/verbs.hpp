@@ -43,9 +43,6 @@ Action declare(Command& command, const Globals& globals);
 namespace kvcts::cli::minimize_verb {
 Action declare(Command& command, const Globals& globals);
 }
-namespace kvcts::cli::triage_verb {
-Action declare(Command& command, const Globals& globals);
-}
 namespace kvcts::cli::dump_verb {
 Action declare(Command& command, const Globals& globals);
 }
