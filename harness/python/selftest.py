@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import build as building
+import room_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60 * 60
@@ -341,6 +342,10 @@ def main() -> int:
         if room not in all_rooms():
             parser.error(f"expected a room, found '{room}'; rooms are {', '.join(r for r in all_rooms() if '/' not in r)}")
     rooms = changed_rooms(args.changed) if args.changed else args.rooms
+    if args.changed:
+        most = room_lines.budgets()
+        for room in sorted({room for room in most if room.removeprefix("harness/") in {r.split("/")[0] for r in rooms}}):
+            print(f"room {room}: {room_lines.lines_of(room):,} of {most[room]:,} lines")
 
     def time_up(*_):
         raise TimeUp

@@ -1,5 +1,5 @@
-"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, and reports/guide/architecture.md has
-every room with the sentence that its CMakeLists.txt opens with.
+"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, none has more lines than the table there
+allows, and reports/guide/architecture.md has every room with the sentence that its CMakeLists.txt opens with.
 
     rooms_test.py           compares
     rooms_test.py --write   writes the list into the page
@@ -11,6 +11,9 @@ import re
 import sys
 
 from kvtest import ROOT, finish
+
+sys.path.insert(0, str(ROOT / "harness" / "python"))
+import room_lines  # noqa: E402
 
 PAGE = ROOT / "reports" / "guide" / "architecture.md"
 HEADING = "## Rooms, each above those that use it\n"
@@ -77,7 +80,9 @@ def main() -> None:
     if "--write" in sys.argv:
         PAGE.write_text(text[:begin] + page_of_rooms() + text[end:])
         return
-    wrong = upward_includes()
+    expected = [room for room in rooms() if room != "harness/testing"] + ["reports"]
+    assert list(room_lines.budgets()) == expected, "CMakeLists.txt: room_lines has other rooms than the list above it"
+    wrong = upward_includes() + room_lines.over()
     assert not wrong, "\n".join(wrong)
     assert text[begin:end] == page_of_rooms(), (
         "reports/guide/architecture.md has other rooms than CMakeLists.txt: harness/testing/rooms_test.py --write"
