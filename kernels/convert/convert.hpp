@@ -1,5 +1,5 @@
-// Whole tensors from one dtype to another, quantised and back: fast loops whose results equal element.hpp and block.hpp bit
-// for bit. Host only; in and out must not overlap.
+// Whole tensors from one dtype to another, quantised and back, element by element (element.hpp, block.hpp): what device
+// kernels are compared with. in and out must not overlap.
 #pragma once
 
 #include <cstdint>

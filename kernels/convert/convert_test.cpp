@@ -1,5 +1,5 @@
-// The fast loops of every instruction set against the element functions, bit for bit, and these against the formats'
-// definitions. test_convert.py checks both against ml_dtypes.
+// The element functions against the formats' definitions, and whole tensors against these. test_convert.py checks both
+// against ml_dtypes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <random>
 
 #include "kernels/convert/convert.hpp"
-#include "kernels/convert/lanes.hpp"
 #include "kernels/reference.hpp"
 #include "layout/layout.hpp"
 
@@ -155,67 +154,6 @@ TEST(ConvertElement, NumbersThatAreNotFinite) {
   EXPECT_EQ(encode(e8m0, fp32_sign), 0u);
 }
 
-class EachIsa : public testing::TestWithParam<Lanes> {};
-
-TEST_P(EachIsa, LoopsEncodeAsTheElementDoes) {
-  const Words words = telling_words();
-  for (const Dtype dtype : layout::all_dtypes()) {
-    for (const Overflow overflow : overflows) {
-      // Include lengths around the vector sizes; the rest of the room must stay unchanged.
-      for (const std::size_t n : {words.size(), std::size_t{67}, std::size_t{31}, std::size_t{1}, std::size_t{0}}) {
-        Bytes codes(words.size() * 4 + 1, 0xa5);
-        GetParam().encode[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(overflow)](words.data(), codes.data(),
-                                                                                               n);
-        for (std::size_t i = 0; i < n; ++i) {
-          ASSERT_EQ(code_at(dtype, codes, i), encode(dtype, words[i], overflow))
-              << layout::name(dtype) << ' ' << std::hex << words[i];
-        }
-        EXPECT_EQ(codes[static_cast<std::size_t>(packed_bytes(dtype, static_cast<std::int64_t>(n)))], 0xa5);
-      }
-    }
-  }
-}
-
-TEST_P(EachIsa, LoopsDecodeAsTheElementDoes) {
-  for (const Dtype dtype : layout::all_dtypes()) {
-    const Bytes codes = dtype == Dtype::fp32 ? as_bytes(telling_words()) : all_codes(dtype);
-    const std::size_t n = codes.size() * 8 / static_cast<std::size_t>(layout::bits(dtype));
-    for (const std::size_t count : {n, n - 1, n - 3, std::size_t{1}}) {
-      Words out(n + 1, 0xa5a5a5a5u);
-      GetParam().decode[static_cast<std::size_t>(dtype)](codes.data(), out.data(), count);
-      for (std::size_t i = 0; i < count; ++i) {
-        ASSERT_EQ(out[i], decode(dtype, code_at(dtype, codes, i))) << layout::name(dtype) << ' ' << i;
-      }
-      EXPECT_EQ(out[count], 0xa5a5a5a5u);
-    }
-  }
-}
-
-TEST_P(EachIsa, NarrowingIsDecodeThenEncodeForAllSixteenBits) {
-  int loops = 0;
-  for (const Dtype from : {Dtype::fp16, Dtype::bf16}) {
-    const Bytes codes = all_codes(from);
-    for (const Dtype to : {Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz}) {
-      for (const Overflow overflow : overflows) {
-        const NarrowCodes narrow =
-            GetParam()
-                .narrow[from == Dtype::bf16 ? 1 : 0][static_cast<std::size_t>(to) - 3][static_cast<std::size_t>(overflow)];
-        if (narrow == nullptr) continue;
-        ++loops;
-        Bytes out(65536 + 1, 0xa5);
-        narrow(codes.data(), out.data(), 65536 - 5);
-        for (std::uint32_t i = 0; i < 65536 - 5; ++i) {
-          ASSERT_EQ(out[i], encode(to, decode(from, i), overflow))
-              << layout::name(from) << " -> " << layout::name(to) << ' ' << std::hex << i;
-        }
-        EXPECT_EQ(out[65536 - 5], 0xa5);
-      }
-    }
-  }
-  EXPECT_EQ(loops, GetParam().name == "avx512" ? 16 : 0)
-      << "the others have no shifts of 16-bit lanes: they decode and encode";
-}
-
 /// Blocks of ordinary numbers, and some with zeros, denormals, infinities and NaNs.
 Words block_words(std::size_t block, std::size_t blocks) {
   std::mt19937 noise(7);
@@ -238,61 +176,6 @@ Words block_words(std::size_t block, std::size_t blocks) {
   }
   return words;
 }
-
-TEST_P(EachIsa, BlocksAreQuantisedAsOneByOne) {
-  const Lanes& lanes = GetParam();
-  for (const std::size_t block : {16u, 32u, 6u, 100u}) {
-    const std::size_t blocks = 3003;
-    const Words words = block_words(block, blocks);
-    Words maxima(blocks);
-    lanes.maxima(words.data(), block, blocks, maxima.data());
-    for (std::size_t b = 0; b < blocks; ++b) {
-      std::uint32_t most = 0;
-      for (std::size_t i = 0; i < block; ++i) most = std::max(most, words[b * block + i] & ~fp32_sign);
-      ASSERT_EQ(maxima[b], most) << block << ' ' << b;
-    }
-    for (const float global : {1.0F, 0.0123F, 1e-30F, 3e30F}) {
-      Bytes scales(blocks);
-      std::vector<float> factors(blocks);
-      lanes.nvfp4_scales(maxima.data(), global, blocks, scales.data(), factors.data());
-      for (std::size_t b = 0; b < blocks; ++b) {
-        const BlockScale one = nvfp4_scale(maxima[b], global);
-        ASSERT_EQ(scales[b], one.code);
-        ASSERT_EQ(bits_of(factors[b]) & ~fp32_sign, bits_of(one.factor) & ~fp32_sign) << maxima[b];
-      }
-      Words values = words;
-      lanes.scale_values(values.data(), factors.data(), block, blocks);
-      for (std::size_t i = 0; i < words.size(); ++i) {
-        const std::uint32_t product = bits_of(float_of(words[i]) * factors[i / block]);
-        ASSERT_TRUE(values[i] == product || (std::isnan(float_of(values[i])) && std::isnan(float_of(product))));
-      }
-      if (block != 16) continue;
-      Bytes codes(words.size() / 2);
-      lanes.nvfp4(words.data(), factors.data(), blocks, codes.data());
-      for (std::size_t i = 0; i < words.size(); ++i) {
-        ASSERT_EQ(code_at(Dtype::e2m1, codes, i), encode_scaled(Dtype::e2m1, words[i], factors[i / block]))
-            << std::hex << words[i] << " x " << factors[i / block];
-      }
-    }
-  }
-}
-
-TEST_P(EachIsa, StreamsCopyAnyLengthFromAndToAnyAddress) {
-  Bytes from(1000), to(1000);
-  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 7);
-  for (const std::size_t at : {0u, 1u, 31u, 33u, 64u}) {
-    for (const std::size_t n : {0u, 1u, 30u, 64u, 700u}) {
-      std::fill(to.begin(), to.end(), std::uint8_t{0xa5});
-      GetParam().stream(to.data() + at, from.data() + 3, n);
-      GetParam().drain();
-      EXPECT_EQ(std::memcmp(to.data() + at, from.data() + 3, n), 0);
-      EXPECT_EQ(to[at + n], 0xa5);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, EachIsa, testing::ValuesIn(usable_lanes().begin(), usable_lanes().end()),
-                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Convert, AnyDtypeToAnyOtherWithEitherNibbleOrderAndAnyNumberOfThreads) {
   for (const Dtype from : layout::all_dtypes()) {
@@ -320,22 +203,6 @@ TEST(Convert, AnyDtypeToAnyOtherWithEitherNibbleOrderAndAnyNumberOfThreads) {
       }
     }
   }
-}
-
-TEST(Convert, LargeOutputsAreWrittenPastTheCachesWithTheSameBytes) {
-  const std::int64_t n = (std::int64_t{9} << 20) + 77;
-  Bytes in(static_cast<std::size_t>(n) * 2);
-  std::mt19937 noise(1);
-  for (std::size_t i = 0; i + 4 <= in.size(); i += 4) {
-    const auto word = static_cast<std::uint32_t>(noise());
-    std::memcpy(in.data() + i, &word, 4);
-  }
-  Bytes out(static_cast<std::size_t>(n) + 1, 0xa5);
-  convert(Dtype::fp16, in, Dtype::e4m3fn, std::span(out).first(static_cast<std::size_t>(n)), n, {.threads = 2});
-  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-    ASSERT_EQ(out[i], encode(Dtype::e4m3fn, decode(Dtype::fp16, code_at(Dtype::fp16, in, i))));
-  }
-  EXPECT_EQ(out.back(), 0xa5);
 }
 
 TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
@@ -366,40 +233,6 @@ TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
           ASSERT_EQ(code, encode_scaled(rule.element, words[i], one.factor)) << layout::name(rule.element) << ' ' << i;
           const std::uint32_t value = bits_of(float_of(decode(rule.element, code)) * scale);
           ASSERT_EQ(code_at(Dtype::bf16, back, i), encode(Dtype::bf16, value));
-        }
-      }
-    }
-  }
-}
-
-TEST(Quantise, LargeTensorsTakeTheShortWayWithTheSameCodes) {
-  // From 2^16 blocks on NVFP4 is tabulated. Every magnitude of the source is an amax and an element here, and there are
-  // NaNs.
-  const std::size_t blocks = (std::size_t{1} << 16) + 21;
-  for (const Dtype from : {Dtype::fp16, Dtype::bf16}) {
-    std::mt19937 noise(9);
-    Bytes in(blocks * 32);
-    for (std::size_t i = 0; i < blocks * 16; ++i) {
-      const auto amax = static_cast<std::uint32_t>(i / 16 % 0x8000);
-      const bool nan = amax > format_of(from).infinity();
-      std::uint32_t code = i % 16 == i / 16 % 16 ? amax : static_cast<std::uint32_t>(noise() % (amax + 1));
-      if (nan && i / 16 % 64 != 0) code %= 0x3c00;  // few NaNs: most rounds of 16 blocks have none
-      code |= static_cast<std::uint32_t>(noise()) & 0x8000u;
-      std::memcpy(in.data() + 2 * i, &code, 2);
-    }
-    for (const float global : {0.01F, 1.0F, 1e-38F, 3e35F}) {
-      Bytes codes(blocks * 8), scales(blocks);
-      quantise(nvfp4(global), from, in, codes, scales, static_cast<std::int64_t>(blocks), {.threads = 2});
-      for (std::size_t b = 0; b < blocks; ++b) {
-        std::uint32_t most = 0;
-        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i)
-          most = std::max(most, decode(from, code_at(from, in, i)) & ~fp32_sign);
-        const BlockScale one = nvfp4_scale(most, global);
-        ASSERT_EQ(scales[b], one.code) << b;
-        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i) {
-          ASSERT_EQ(code_at(Dtype::e2m1, codes, i),
-                    encode_scaled(Dtype::e2m1, decode(from, code_at(from, in, i)), one.factor))
-              << layout::name(from) << ' ' << i << ' ' << global;
         }
       }
     }
