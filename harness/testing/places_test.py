@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kvtest import BUILD, ROOT, finish, kvcts, need_program, results, sandbox_works
+from kvtest import BUILD, KVCTS, ROOT, finish, kvcts, need_program, results, sandbox_works
 
 HOME = "/mnt"  # of the user inside
 VENV = f"{HOME}/venv"
@@ -25,7 +25,7 @@ controls:
 """
 # Passes the suite's own try, then fails as bubblewrap does.
 BROKEN = """#!/bin/sh
-for word; do [ "$word" = /bin/true ] && exit 0; done
+for word; do [ "$word" = probe ] && exit 0; done
 echo "bwrap: Can't make symlink at /tmp/place: File exists" >&2
 exit 1
 """
@@ -76,21 +76,21 @@ def main() -> int:
         ended = kvcts("run", "--suite", "seeds", env=clean, cwd=clone, program=clone / "build/bin/kvcts")
         assert ended.status == 0 and "ended as expected" in ended.out, f"seeds in {clone}: {ended.out}{ended.err}"
 
-        fake = folder / "fake"
-        fake.mkdir()
-        (fake / "bwrap").write_text(BROKEN)
-        (fake / "bwrap").chmod(0o755)
+        fake = folder / "bwrap"
+        fake.write_text(BROKEN)
+        fake.chmod(0o755)
         (folder / "first.yaml").write_text(CASE)
-        ended = kvcts(
-            "run",
-            "--file",
-            str(folder / "first.yaml"),
-            "--out",
-            str(folder / "run"),
+        # Instead of the machine's own: one that stands first in PATH is not asked.
+        ended = subprocess.run(
+            ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(fake), os.path.realpath(str(shutil.which("bwrap")))]
+            + [str(KVCTS), "run", "--file", str(folder / "first.yaml"), "--out", str(folder / "run")],
+            text=True,
+            capture_output=True,
             cwd=folder,
-            env=clean | {"PATH": f"{fake}:{os.environ['PATH']}"},
+            env=clean,
+            timeout=120,
         )
-        assert ended.status == 3, f"a sandbox that does not start ended with {ended.status}: {ended.out}{ended.err}"
+        assert ended.returncode == 3, f"a sandbox that does not start ended with {ended.returncode}: {ended.stdout}"
         for result in results(folder / "run"):
             assert result["outcome"] == "ERROR" and "bwrap: Can't make symlink" in result["message"], result
     print(f"{len(PLACES)} places, a checkout and an installation in each; seeds in a clone below {Path(name).parent}")

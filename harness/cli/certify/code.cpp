@@ -11,6 +11,7 @@
 #include "cli/certify/challenge.hpp"
 #include "cli/exit.hpp"
 #include "engines/transport/session.hpp"
+#include "process/installation.hpp"
 
 namespace kvcts::cli {
 
@@ -25,7 +26,7 @@ constexpr std::array system_folders{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64
 std::string owner_of(const std::string& path, const std::string& name, const std::vector<std::string>& plugins) {
   for (const std::string& plugin : plugins)
     if (name == plugin + ".so") return transport::is_own_plugin(plugin) ? "suite" : "product";
-  if (name.starts_with("kvcts-") || name.starts_with("kvcts_engine_")) return "suite";
+  if (path.starts_with(process::prefix().string() + "/")) return "suite";
   for (const std::string_view folder : system_folders)
     if (path.starts_with(folder)) return "system";
   return "product";

@@ -85,8 +85,8 @@ void Lane::note_code(Attempt& a) {
       for (const std::string& path : process::mapped_code(process))
         code[path] = run_.options.digest("/proc/" + std::to_string(process) + "/root" + path);
   }
-  if (code == workers_->code) return;
-  a.result.facts["code"] = code;
+  if (code.empty() || code == workers_->code) return;  // or they have ended
+  a.result.facts.emplace("code", json::object()).first->update(code);
   workers_->code = std::move(code);
 }
 
