@@ -70,8 +70,8 @@
 //            handlers
 //   A target (the side that does not post) keeps calling its engine's progress() while it waits for a request.
 //
-// Completion. A worker counts it on its status page, then stops itself and what it started; its warden reports the stop.
-// The supervisor has everything stopped (proven thread by thread), asks the checker to see, and resumes all. A reply to
+// Completion. A worker counts it on its status page, then stops itself; its warden stops the rest and reports it. The
+// supervisor has it proven thread by thread, asks the checker to see, and resumes all. A reply to
 // transfer that nothing announced is an announcement. The same is done around each recheck.
 //
 // Status page: one memfd per worker (status.hpp), written by the worker, read by the supervisor at any time: phase

@@ -173,7 +173,7 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     const std::vector<CaseResult> results = reader.results();
     Code code(subject.catalogue().engines().at(subject.product().engine.id));
     for (const CaseResult& result : results) code.add(result);
-    if (!code.wrong().empty()) throw Refused(code.wrong());
+    if (const std::string wrong = code.wrong(); !wrong.empty()) throw Refused(wrong);
     for (const CaseResult& result : results) {
       json record = record_of(result);
       if (by_id.contains(result.id))

@@ -64,14 +64,14 @@ void Code::add(const CaseResult& result) {
   }
 }
 
-const std::string& Code::wrong() const {
-  if (!two_.empty()) wrong_ = "two files " + two_ + " were run";
+std::string Code::wrong() const {
+  if (!two_.empty()) return "two files " + two_ + " were run";
   for (const std::string& plugin : plugins_) {
     const auto of = files_.find(transport::is_own_plugin(plugin) ? "suite" : "product");
-    if (wrong_.empty() && (of == files_.end() || !of->second.contains(plugin + ".so")))
-      wrong_ = "no worker had " + plugin + ".so mapped when a transfer was complete";
+    if (of == files_.end() || !of->second.contains(plugin + ".so"))
+      return "no worker had " + plugin + ".so mapped when a transfer was complete";
   }
-  return wrong_;
+  return "";
 }
 
 json Code::words() const { return files_; }

@@ -19,7 +19,7 @@ class Code {
   /// Adds fact "code" of a result.
   void add(const CaseResult& result);
   /// What is wrong with it: a file of the product of which two were mapped, or none; "": nothing.
-  const std::string& wrong() const;
+  std::string wrong() const;
   /// By name: {"product": {...}, "suite": {...}, "system": {...}}.
   nlohmann::json words() const;
   /// Why this is not the product that `told` (words() of another run) names; "": it is.
@@ -28,8 +28,7 @@ class Code {
  private:
   std::vector<std::string> plugins_;  ///< files of the product's own
   std::map<std::string, std::map<std::string, std::string>> files_;
-  std::string two_;
-  mutable std::string wrong_;
+  std::string two_;  ///< name of a file of which two were mapped
 };
 
 }  // namespace kvcts::cli

@@ -415,7 +415,7 @@ class Verifier {
     for (const std::string& words : wrong)
       if (!words.empty()) throw Wrong(words + " (--replay-seed " + seed + ")");
     if (!undone.empty()) throw Undone(undone);
-    if (!code.wrong().empty()) throw Wrong(code.wrong());
+    if (const std::string why = code.wrong(); !why.empty()) throw Wrong(why);
     if (const std::string other = code.differs_from(out_.run.at("code")); !other.empty()) throw Wrong(other);
     out_.replayed = chosen.size(), out_.to_replay = ran_.size();
     const std::string& open = process::why_no_sandbox();

@@ -14,9 +14,6 @@ using process::WorkerRequest;
 using Kind = Ended::Kind;
 
 namespace {
-/// Regions are provider memory that only the workers can access: bytes go in before a pass and come out after it.
-bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
-
 constexpr std::int64_t patience_ms = 20;
 
 /// What ends a case's requests, peers and registrations, in order.

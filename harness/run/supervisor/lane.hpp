@@ -25,6 +25,8 @@ namespace kvcts::supervisor {
 /// The connector is a separate program (connector/program/): it moves the bytes itself, and both of its sides take part.
 inline bool is_program(const ResolvedCase& c) { return c.performer == Performer::program; }
 inline bool is_ours(const ResolvedCase& c) { return c.performer == Performer::machine; }
+/// Regions are provider memory that only the workers can access: bytes go in before a pass and come out after it.
+inline bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
 
 /// Its parts: lane.cpp (its life), case_run.cpp (phases), standstill.cpp (looks at the memory while nothing under test
 /// runs), workers.cpp, departure.cpp (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp,

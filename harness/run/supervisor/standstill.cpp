@@ -90,11 +90,10 @@ void Lane::note_code(Attempt& a) {
   workers_->code = std::move(code);
 }
 
-/// What has arrived at the moment when completion is reported. Not in memory of a provider: only workers can read that.
+/// What has arrived at the moment when completion is reported.
 Task<void> Lane::see(Attempt& a) {
   const std::int64_t since = now_ns();
-  const bool readable = !a.resolved.engine.options.contains("memory_provider");
-  co_await stop_and_ask_checker(a, readable ? std::optional(CheckerRequest::see) : std::nullopt);
+  co_await stop_and_ask_checker(a, has_provider(a.resolved) ? std::nullopt : std::optional(CheckerRequest::see));
   ++a.seen;
   a.seeing_ns += now_ns() - since;
 }
