@@ -218,7 +218,8 @@ class Warden {
   /// Of a tree, or of the whole sandbox.
   std::uint64_t place_of(const Kill& tree) const { return self_ == 1 ? 0 : tree.id; }
 
-  /// Stops all that does not stop itself already.
+  /// Stops all that has not stopped itself already. One that does so in the microseconds of this stop goes on with the
+  /// rest: the kernel keeps one of two stops.
   void freeze(const Kill& tree) {
     std::set<pid_t>& asleep = asleep_[place_of(tree)];
     for (const ProcessStat& stat : reached(tree)) {
@@ -241,7 +242,8 @@ class Warden {
       std::erase_if(moving, [](const ProcessStat& stat) { return stands_still(stat.pid); });
       if (moving.empty() || now_ns() - tree.since_ns > stop_patience_ns) break;
       const bool pause = round % stops_in_a_row == 0;
-      for (const ProcessStat& stat : pause ? reached(tree) : moving) send_signal(stat.pid, pause ? SIGCONT : SIGSTOP);
+      for (const ProcessStat& stat : pause ? reached(tree) : moving)
+        if (!pause || !asleep_[place_of(tree)].contains(stat.pid)) send_signal(stat.pid, pause ? SIGCONT : SIGSTOP);
       ::usleep(static_cast<useconds_t>(std::min(round * 20, 1000)));
     }
     reap();  // the stops that this caused
