@@ -65,12 +65,6 @@ class Maker:
         self.program("kvcts_test_lab")
         return self.call(LAB / "identity" / "identity_report.py", self.build)
 
-    def ranking(self, figures: dict) -> str:
-        numbers, page = self.out / "layout-ranking.json", self.out / "layout-ranking.md"
-        self.call(self.program("kvcts_layout_ranking"), "--cases", ROOT / "cases", "--json", numbers)
-        self.call(LAB / "ranking" / "write_page.py", numbers, page)
-        return page.read_text()
-
     def throughput(self, figures: dict) -> str:
         self.program("kvcts-engine-throughput-copy")
         page = self.out / "engine-throughput.md"
@@ -118,7 +112,6 @@ def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
         "compatibility": compatibility.page,
         "benchmarks": maker.benchmarks,
         "identity": maker.identity,
-        "layout-ranking": maker.ranking,
         "engine-throughput": maker.throughput,
         "random-faults": maker.random_faults,
         "reproduction": maker.reproduction,
