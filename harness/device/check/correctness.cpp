@@ -10,7 +10,7 @@
 #include "kernels/convert/convert.hpp"
 #include "kernels/cuda/plan.hpp"
 #include "kernels/poison.hpp"
-#include "kernels/relayout/relayout.hpp"
+#include "kernels/relayout.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts::device::checks {
@@ -231,7 +231,7 @@ std::string relayouts(Bench& b) {
         const std::uint64_t bytes = static_cast<std::uint64_t>(blocks * 2 * 16 * 4 * 64 * layout::bits(dtype) / 8);
         std::vector<std::uint8_t> source(bytes), expected(bytes);
         kernels::fill_poison(8, 0, source);
-        kernels::relayout::relayout(source, from, expected, to);
+        kernels::relayout(source, from, expected, to);
         std::vector<cuda::TokenMove> tokens;
         for (std::int64_t block = 0; block < blocks; ++block) {
           for (std::int64_t slot = 0; slot < 16; ++slot) tokens.push_back({block, slot, block, slot});

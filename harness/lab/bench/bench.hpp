@@ -4,13 +4,13 @@
 // A source file adds rows with one definition and one line of CMakeLists.txt:
 //
 //   void add_rows(Bench& bench) {
-//     Row row{.name = "relayout bf16 NHD to HND", .against = "memcpy", .target = 0.8};
+//     Row row{.name = "poison", .against = "memset", .target = 0.8};
 //     row.bytes = static_cast<double>(bench.bytes());
-//     row.run = [&bench] { relayout(bench.buffer(0), bench.buffer(1), bench.threads()); };
+//     row.run = [&bench] { fill_poison(key, 0, bench.buffer(1), bench.threads()); };
 //     row.reference = [&bench] { bench.copy(); };
 //     bench.add(row);
 //   }
-//   const Family relayout_family{"relayout", add_rows};
+//   const Family poison_family{"poison", add_rows};
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include "case/outcome.hpp"
 #include "case/text.hpp"
 #include "kernels/poison.hpp"
-#include "kernels/relayout/relayout.hpp"
+#include "kernels/relayout.hpp"
 #include "python/probe/planes.hpp"
 #include "scene/faults/variants.hpp"
 
@@ -457,12 +457,12 @@ bool Search::attempt_read(FaultClass fault_class, const std::string& words, cons
             }
           }
           if (!origin) throw layout::Error("the producer has no such rows");
-          const auto bytes = static_cast<std::size_t>(kernels::relayout::row_bytes(plane, tokens));
+          const auto bytes = static_cast<std::size_t>(kernels::row_bytes(plane, tokens));
           std::vector<std::uint8_t> is(bytes), would(bytes);
-          kernels::relayout::gather(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane,
-                                    {layer, kv}, mine.blocks, tokens, is, question_.threads);
-          kernels::relayout::gather(source.bound.stretches[static_cast<std::size_t>(origin->allocation)].bytes, *origin,
-                                    {layer, kv}, other.blocks, tokens, would, question_.threads);
+          kernels::gather(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, {layer, kv},
+                          mine.blocks, tokens, is);
+          kernels::gather(source.bound.stretches[static_cast<std::size_t>(origin->allocation)].bytes, *origin, {layer, kv},
+                          other.blocks, tokens, would);
           if (is != would) return false;
         }
     }
