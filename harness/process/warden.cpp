@@ -218,7 +218,7 @@ class Warden {
   /// Of a tree, or of the whole sandbox.
   std::uint64_t place_of(const Kill& tree) const { return self_ == 1 ? 0 : tree.id; }
 
-  /// Stops all that has not stopped itself already. One that does so in the microseconds of this stop goes on with the
+  /// Stops all that has not stopped itself already. One that does so in the microseconds of this stop continues with the
   /// rest: the kernel keeps one of two stops.
   void freeze(const Kill& tree) {
     std::set<pid_t>& asleep = asleep_[place_of(tree)];
