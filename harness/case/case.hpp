@@ -96,8 +96,7 @@ struct ReaderSpec {
 };
 
 /// The source of the content. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors (HDF5),
-/// without the oracle. "specials": tag/1 mixed with NaN, -0, ... "emulated": another harness's fill and checks, named by
-/// `producer` (checker/).
+/// without the oracle. "specials": tag/1 mixed with NaN, -0, ...
 struct ContentSpec {
   std::string kind{"tags"};
   std::string folder;              ///< of the golden files; a location, so not part of any digest

@@ -19,16 +19,8 @@ struct SabotageOptions {
   std::vector<std::string> globs;
   std::vector<std::string> behind;
   int jobs{1};
-  bool list{false}, harnesses{false};
+  bool list{false};
 };
-
-/// What the emulated fills are called, and how a table calls them.
-constexpr std::pair<const char*, const char*> other_harnesses[] = {{"benchdnn", "benchdnn"},
-                                                                   {"ucx-pattern", "UCX pattern"},
-                                                                   {"ucx-random", "UCX random"},
-                                                                   {"nvbandwidth", "nvbandwidth"},
-                                                                   {"nccl-tests", "nccl-tests"}};
-constexpr std::size_t cases_of_others = 8;
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
@@ -39,8 +31,8 @@ std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std
   return chosen;
 }
 
-/// A matrix an engine; several of them as a list.
-int print_behind(const std::vector<sabotage::Campaigned>& all, bool as_json) {
+/// One matrix per engine; several of them as a list.
+int print(const std::vector<sabotage::Campaigned>& all, bool as_json) {
   bool good = true;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& one : all) {
@@ -75,38 +67,13 @@ int run(SabotageOptions options, const Globals& globals) {
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
   expect_known("--behind expects an engine of cases/engines", options.behind, catalogue.engines().ids());
-  if (!options.behind.empty()) {
-    std::vector<sabotage::Campaigned> all;
-    for (const std::string& engine : options.behind) {
-      sabotage::CampaignOptions through = how;
-      through.behind = engine;
-      all.push_back(campaign(select, through));
-    }
-    return print_behind(all, globals.json);
+  std::vector<sabotage::Campaigned> all;
+  if (options.behind.empty()) all.push_back(campaign(select, how));
+  for (const std::string& engine : options.behind) {
+    how.behind = engine;
+    all.push_back(campaign(select, how));
   }
-  const sabotage::Campaigned ours = campaign(select, how);
-  const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
-  if (!options.harnesses) {
-    if (globals.json)
-      fmt::print("{}\n", sabotage::matrix_json(ours).dump(2));
-    else
-      fmt::print("{}", sabotage::matrix_text(ours));
-    return status;
-  }
-  std::vector<sabotage::Campaigned> all{ours};
-  all[0].name = "KV-CTS";
-  for (const auto& [harness, shown] : other_harnesses) {
-    sabotage::CampaignOptions other = how;
-    other.harness = harness, other.most = cases_of_others, other.stop = false,
-    other.skip = sabotage::places_of_catches(ours.rows);
-    all.push_back(campaign(select, other));
-    all.back().name = shown;
-  }
-  if (globals.json)
-    fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
-  else
-    fmt::print("{}", sabotage::harnesses_text(all));
-  return status;
+  return print(all, globals.json);
 }
 
 }  // namespace
@@ -121,8 +88,6 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("ENGINE");
   command.add_option("-j,--jobs", options->jobs, "Number of cases to run in parallel").range(1, 256).show_default();
   command.add_flag("--list", options->list, "Only list the injected faults");
-  command.add_flag("--harnesses", options->harnesses,
-                   "Compare with the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
   return [=, &globals] { return run(*options, globals); };
 }
 

@@ -1,5 +1,5 @@
-"""reports/results/injected-faults.md: the detection matrix, the same saboteurs behind released engines and against
-other harnesses, from `kvcts inject --json`."""
+"""reports/results/injected-faults.md: the detection matrix, and the same saboteurs behind released engines, from
+`kvcts inject --json`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,6 @@ itself moves and counts what is wrong. *The same*: caught in the same case by th
 words. A hang is described with times, which differ; a list that would leave its region is not sent, because engines refuse
 it, and a later case catches the fault. *Skipped*: impossible with this engine, which says why. Random faults through the
 same engines, with every word of the diagnosis compared: `kvcts-random-faults --engine ENGINE`.
-"""
-HARNESSES = """## The same faults against what other harnesses write and check
-
-The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of nccl-tests
-instead of ours, and with their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no
-source, no counts, no second look). Structure and versions of the fills are those in `harness/run/checker/emulated.cpp`. This
-is *emulated*: none of these programs ran, and none of them is made for moving KV caches between ranks. Each fault is tried
-in up to eight cases, starting with the one in which ours caught it; *3 of 8* are the cases that noticed.
 """
 
 
@@ -136,27 +128,8 @@ def behind_engines(plain: dict, behind: dict[str, dict]) -> str:
     )
 
 
-def against_harnesses(harnesses: list[dict], plain: dict) -> str:
-    ours = {row["saboteur"]: row for row in plain["saboteurs"]}
-    names = list(harnesses[0]["noticed"])
-
-    def words(line: dict, name: str) -> str:
-        caught = ours[line["saboteur"]]["caught"] if name == names[0] else line["noticed"][name] > 0
-        if line["harmless"]:
-            return "FALSE ALARM" if caught else "passes"
-        if not caught:
-            return "**MISS**"
-        return "caught" if name == names[0] else f"{line['noticed'][name]} of {line['cases'][name]}"
-
-    rows = [[line["saboteur"], *(words(line, name) for name in names)] for line in harnesses]
-    wrong = [(line, row[1:]) for line, row in zip(harnesses, rows) if not line["harmless"]]
-    total = [sum(cells[i] != "**MISS**" for _, cells in wrong) for i in range(len(names))]
-    return "\n".join([HARNESSES, table(["fault", *names], [*rows, [f"**caught of {len(wrong)}**", *total]])])
-
-
 def page(figures: dict) -> str:
     smoke, nightly = kvcts_answer("sabotage"), kvcts_answer("sabotage", "--suite", "nightly")
-    harnesses = kvcts_answer("sabotage", "--harnesses")["harnesses"]
     behind = {engine: kvcts_answer("sabotage", "--behind", engine) for engine in ENGINES}
     for found in (smoke, nightly):
         figures |= {f"sabotage.{found['suite']}.{key}": found["totals"][key] for key in ("caught", "named", "false_alarms")}
@@ -166,4 +139,4 @@ def page(figures: dict) -> str:
         for key in ("caught", "named", "false_alarms")
     }
     sums = "```text\n" + "".join(totals_line(found) + "\n" for found in (smoke, nightly)) + "```\n"
-    return "\n".join([LEAD, sums, main_table(smoke), behind_engines(smoke, behind), against_harnesses(harnesses, smoke)])
+    return "\n".join([LEAD, sums, main_table(smoke), behind_engines(smoke, behind)])

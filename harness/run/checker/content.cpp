@@ -86,8 +86,7 @@ std::unique_ptr<Content> make_content(const ResolvedCase& resolved) {
   if (resolved.content.kind == "golden") return std::make_unique<Golden>(resolved);
   if (resolved.content.kind == "tags") return std::make_unique<Tags>(resolved);
   if (resolved.content.kind == "specials") return make_specials(resolved);
-  if (resolved.content.kind == "emulated") return make_emulated(resolved);
-  throw std::runtime_error("content: expected tags, golden, specials or emulated, found '" + resolved.content.kind + "'");
+  throw std::runtime_error("content: expected tags, golden or specials, found '" + resolved.content.kind + "'");
 }
 
 }  // namespace kvcts::checker

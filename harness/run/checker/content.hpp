@@ -17,10 +17,6 @@ class Content {
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   /// True if the file holds what write_expected() would write. False may also mean that only a full image can tell.
   virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
-  /// False: only what forgive() leaves is compared, once; counts and diagnosis are skipped.
-  virtual bool looks_at_everything() const { return true; }
-  /// Sets the expected state to the found bytes wherever nothing is checked.
-  virtual void forgive(const RegionRef&, std::span<const std::uint8_t>, std::span<std::uint8_t>) const {}
   /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle/tail.hpp).
   virtual bool tail_is_free() const = 0;
 };
@@ -28,6 +24,5 @@ class Content {
 /// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.
 std::unique_ptr<Content> make_content(const ResolvedCase& resolved);
 std::unique_ptr<Content> make_specials(const ResolvedCase& resolved);  ///< specials.cpp
-std::unique_ptr<Content> make_emulated(const ResolvedCase& resolved);  ///< emulated.cpp
 
 }  // namespace kvcts::checker

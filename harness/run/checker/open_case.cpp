@@ -134,7 +134,6 @@ void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
   const std::uint64_t right = kernels::digest(scratch_);
-  content_->forgive(f.region, f.bytes(), scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
   if (d.wrong_bytes == 0) found_[index] = right;
   wrong.bytes += d.wrong_bytes;
@@ -148,7 +147,6 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
   const std::uint64_t right = kernels::digest(scratch_);
-  content_->forgive(f.region, f.bytes(), scratch_);
   if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
   if (d.wrong_bytes == 0) found_[index] = right;
@@ -250,7 +248,6 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
     } else {
       content_->write_initial(f.region, pass_, before);
       content_->write_expected(f.region, pass_, expected);
-      content_->forgive(f.region, f.bytes(), expected);
       if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer, f.bytes(), expected);
     }
     arrivals.add({f.region, before, expected, f.bytes()});
@@ -398,7 +395,7 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
 }
 
 std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std::int64_t planned, std::int64_t moved) const {
-  if (moved < 0 || !content_->looks_at_everything()) return std::nullopt;
+  if (moved < 0) return std::nullopt;
   const bool explicit_plan = case_.connector.kind == "explicit";
   if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most)))
     return std::nullopt;
@@ -440,7 +437,7 @@ Report OpenCase::compare(const json& request) {
     report.picture = traced->arrivals->moves();
     if (traced->bytes > told_at_most) traced.reset();
   }
-  if ((report.wrong_bytes != 0 || !events.empty()) && content_->looks_at_everything())
+  if (report.wrong_bytes != 0 || !events.empty())
     report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred,
                                       request.value("search", true), traced.get());
   if (report.wrong_bytes != 0) {
@@ -509,7 +506,7 @@ std::uint64_t OpenCase::digest_all() {
 LateWrite OpenCase::recheck() {
   const std::uint64_t now = digest_all();
   LateWrite late;
-  late.changed = content_->looks_at_everything() && now != compared_;
+  late.changed = now != compared_;
   if (!late.changed) return late;
   Wrong wrong;
   const auto producer_files = producer_views();

@@ -21,7 +21,7 @@ struct Candidate {
   nlohmann::json axes;
 };
 
-constexpr std::size_t first_round = 4, control_cases = 48;
+constexpr std::size_t first_round = 4, control_cases = 48, most_cases = 256;  // per saboteur
 
 /// What noticed, from an unexpected result.
 std::vector<std::string> checks_of(const CaseResult& r) {
@@ -81,10 +81,10 @@ class Campaign {
     for (std::size_t part = first_round;; part *= 4) {
       std::vector<Job> jobs;
       for (std::size_t s = 0; s < rows_.size(); ++s) {
-        if (rows_[s].skipped() || (rows_[s].caught && options_.stop)) continue;
-        const std::size_t limit = rows_[s].saboteur.harmless ? std::min(control_cases, options_.most) : options_.most;
-        const std::size_t begin = rows_[s].tried + skipped(s), end = std::min(limit, rows_[s].tried + part) + skipped(s);
-        for (std::size_t i = begin; i < end && place(s, i) != nullptr; ++i) jobs.push_back({s, i});
+        if (rows_[s].skipped() || rows_[s].caught) continue;
+        const std::size_t limit = rows_[s].saboteur.harmless ? control_cases : most_cases;
+        const std::size_t end = std::min(limit, rows_[s].tried + part);
+        for (std::size_t i = rows_[s].tried; i < end && place(s, i) != nullptr; ++i) jobs.push_back({s, i});
       }
       if (jobs.empty()) break;
       execute(jobs);
@@ -96,11 +96,6 @@ class Campaign {
   struct Job {
     std::size_t saboteur{0}, place{0};
   };
-
-  std::size_t skipped(std::size_t saboteur) const {
-    const auto found = options_.skip.find(rows_[saboteur].saboteur.id);
-    return found == options_.skip.end() ? 0 : found->second;
-  }
 
   bool holds(const std::string& expression, const Candidate& candidate) {
     auto found = expressions_.find(expression);
@@ -124,7 +119,6 @@ class Campaign {
     while (queue.places.size() <= i && queue.looked_at < queue.ahead.size()) {
       const Candidate* candidate = queue.ahead[queue.looked_at++];
       try {
-        if (!options_.harness.empty() && rows_[saboteur].saboteur.kind == "reader") return nullptr;  // others have none
         if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_)))
           queue.places.push_back(candidate);
       } catch (const std::exception&) {  // the suite's own run reports it
@@ -138,10 +132,6 @@ class Campaign {
     if (!options_.behind.empty()) spec.engine = options_.behind;
     ResolvedCase resolved = resolve(spec, catalogue_);
     (options_.behind.empty() ? put_into : put_in_front)(rows_[job.saboteur].saboteur, resolved);
-    if (!options_.harness.empty()) {
-      resolved.content = {};
-      resolved.content.kind = "emulated", resolved.content.producer = options_.harness;
-    }
     return resolved;
   }
 
@@ -167,7 +157,6 @@ class Campaign {
         return;
       }
       if (result.outcome == Outcome::pass) return;  // equal to correct code here, see fits()
-      ++row.noticed;
       const auto known = first.find(job.saboteur);
       if (known == first.end() || job.place < known->second.first)
         first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
@@ -180,8 +169,8 @@ class Campaign {
       const std::size_t index = queues_[s].places[found.first]->index;
       Catch one{selection_.id(index), selection_.suite(index), checks_of(found.second), std::move(found.second), false};
       one.named = one.result.diagnosis.exact && one.result.diagnosis.fault_class == row.saboteur.fault_class;
-      if (options_.stop) row.tried = found.first + 1 - skipped(s);  // the cases before it in the queue, and itself
-      if (!row.caught) row.caught = std::move(one);
+      row.tried = found.first + 1;  // the cases before it in the queue, and itself
+      row.caught = std::move(one);
     }
   }
 
@@ -200,14 +189,6 @@ class Campaign {
 std::vector<Row> run_campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs,
                               const CampaignOptions& options) {
   return Campaign(catalogue, selection, saboteurs, options).run();
-}
-
-std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows) {
-  std::map<std::string, std::size_t> out;
-  for (const auto& row : rows) {
-    if (row.caught) out[row.saboteur.id] = row.tried - 1;
-  }
-  return out;
 }
 
 Totals totals_of(const std::vector<Row>& rows) {

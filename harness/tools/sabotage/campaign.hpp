@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +26,6 @@ struct Row {
   Saboteur saboteur;
   std::optional<Catch> caught;
   std::size_t tried{0};    ///< cases run against it; 0: no case of the suite has a place for it
-  std::size_t noticed{0};  ///< of those, cases that did not end in PASS
   std::size_t silent{0};   ///< of those, cases that could not run
   std::string why_silent;  ///< reason for the first of them
   bool skipped() const { return tried > 0 && silent == tried; }
@@ -35,12 +33,7 @@ struct Row {
 
 struct CampaignOptions {
   int jobs{1};
-  std::size_t most{256};  ///< maximum cases per saboteur
-  std::string behind;     ///< "" = the case's engine; else the engine that replaces it, with saboteurs of engines in
-                          // front of it
-  std::string harness;    ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
-  bool stop{true};        ///< at the first catch; else all of `most` are run
-  std::map<std::string, std::size_t> skip;  ///< by saboteur: number of places to skip
+  std::string behind;  ///< "" = the case's engine; else the engine that replaces it, with saboteurs of engines in front
   std::function<void(const std::string&)> say;
 };
 
@@ -48,9 +41,6 @@ struct CampaignOptions {
 /// not PASS with correct code. Throws catalogue::Error for a malformed expression.
 std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
                               const std::vector<Saboteur>& saboteurs, const CampaignOptions& options);
-
-/// Where each saboteur was caught, as the start for another campaign.
-std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows);
 
 struct Totals {
   std::size_t saboteurs{0}, caught{0}, named{0};  ///< excluding the controls

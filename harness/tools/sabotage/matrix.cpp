@@ -28,41 +28,6 @@ std::string noticed(const Row& row) {
   return row.saboteur.harmless ? "not caught" : "NOT CAUGHT";
 }
 
-/// Rows of all harnesses by saboteur, for saboteurs that all of them have.
-std::vector<std::vector<const Row*>> side_by_side(const std::vector<Campaigned>& harnesses) {
-  std::vector<std::vector<const Row*>> out;
-  for (const Row& first : harnesses.at(0).rows) {
-    std::vector<const Row*> line;
-    for (const auto& harness : harnesses) {
-      const auto found = std::find_if(harness.rows.begin(), harness.rows.end(),
-                                      [&](const Row& row) { return row.saboteur.id == first.saboteur.id && row.tried > 0; });
-      if (found != harness.rows.end()) line.push_back(&*found);
-    }
-    if (line.size() == harnesses.size()) out.push_back(std::move(line));
-  }
-  return out;
-}
-
-/// Ours stops at its first catch; for the others all cases run.
-std::string verdict(const Row& row, bool ours) {
-  if (row.saboteur.harmless) return row.caught ? "FALSE ALARM" : "passes";
-  if (!row.caught) return "MISS";
-  return ours ? "caught" : fmt::format("{} of {}", row.noticed, row.tried);
-}
-
-std::vector<std::size_t> caught_of(const std::vector<std::vector<const Row*>>& lines, std::size_t harnesses) {
-  std::vector<std::size_t> out(harnesses);
-  for (const auto& line : lines) {
-    for (std::size_t h = 0; h < harnesses; ++h) out[h] += !line[h]->saboteur.harmless && line[h]->caught;
-  }
-  return out;
-}
-
-std::size_t wrong_ones(const std::vector<std::vector<const Row*>>& lines) {
-  return static_cast<std::size_t>(
-      std::count_if(lines.begin(), lines.end(), [](auto& line) { return !line[0]->saboteur.harmless; }));
-}
-
 }  // namespace
 
 std::string totals_text(const Campaigned& campaign) {
@@ -124,37 +89,6 @@ nlohmann::json matrix_json(const Campaigned& campaign) {
             {"skipped", t.skipped},
             {"false_alarms", t.false_alarms},
             {"good", t.good()}}}};
-}
-
-std::string harnesses_text(const std::vector<Campaigned>& harnesses) {
-  const auto lines = side_by_side(harnesses);
-  std::size_t width = 5;
-  for (const auto& line : lines) width = std::max(width, line[0]->saboteur.id.size());
-  std::string out = fmt::format("{:<{}}", "fault", width);
-  for (const auto& harness : harnesses) out += fmt::format("  {:<11}", harness.name);
-  out += "\n";
-  for (const auto& line : lines) {
-    out += fmt::format("{:<{}}", line[0]->saboteur.id, width);
-    for (const Row* row : line) out += fmt::format("  {:<11}", verdict(*row, row == line[0]));
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += "\n";
-  }
-  out += "\n";
-  const auto caught = caught_of(lines, harnesses.size());
-  for (std::size_t h = 0; h < harnesses.size(); ++h)
-    out += fmt::format("{}: {} of {} caught\n", harnesses[h].name, caught[h], wrong_ones(lines));
-  return out;
-}
-
-nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses) {
-  nlohmann::json out = nlohmann::json::array();
-  for (const auto& line : side_by_side(harnesses)) {
-    nlohmann::json one{{"saboteur", line[0]->saboteur.id}, {"harmless", line[0]->saboteur.harmless}};
-    for (std::size_t h = 0; h < harnesses.size(); ++h)
-      one["noticed"][harnesses[h].name] = line[h]->noticed, one["cases"][harnesses[h].name] = line[h]->tried;
-    out.push_back(std::move(one));
-  }
-  return {{"harnesses", std::move(out)}};
 }
 
 }  // namespace kvcts::sabotage

@@ -8,7 +8,7 @@
 
 namespace kvcts::sabotage {
 
-/// What ran: a suite, or a suite's cases with the fill and checks of another harness.
+/// What ran: a suite, or its cases behind another engine.
 struct Campaigned {
   std::string name;
   std::vector<Row> rows;
@@ -19,9 +19,5 @@ std::string totals_text(const Campaigned& campaign);
 
 std::string matrix_text(const Campaigned& campaign);
 nlohmann::json matrix_json(const Campaigned& campaign);
-
-/// The same saboteurs in our harness and the others; saboteurs without a place in the others are left out.
-std::string harnesses_text(const std::vector<Campaigned>& harnesses);
-nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses);
 
 }  // namespace kvcts::sabotage
