@@ -91,11 +91,6 @@ class Maker:
         figures |= json.loads(self.call(LAB / "random_faults" / "full_run.py", "--records", records, "--figures"))
         return page
 
-    def reproduction(self, figures: dict) -> str:
-        record = self.out / "reproduction.json"
-        self.call(LAB / "reproduction" / "reproduce.py", "--record", record)
-        return self.call(LAB / "reproduction" / "reproduce.py", "--page", "--record", record)
-
     def mutation(self, figures: dict) -> str:
         results, page = self.out / "mutation.json", self.out / "mutation.md"
         self.call(LAB / "mutation" / "mutation.py", "--build", self.build, "--results", results, "--page", page)
@@ -114,12 +109,11 @@ def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
         "identity": maker.identity,
         "engine-throughput": maker.throughput,
         "random-faults": maker.random_faults,
-        "reproduction": maker.reproduction,
         "mutation": maker.mutation,
     }
 
 
-LONG = ("reproduction", "mutation")  # a quiet hour each
+LONG = ("mutation",)  # a quiet hour
 
 
 def main() -> int:

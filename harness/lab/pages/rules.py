@@ -13,8 +13,8 @@ What each engine answers at the edges of its API, measured through the transport
 where it has any. `kvcts conformance --rules` tests all of it again and reports CHANGED RULE where an answer differs from
 `cases/rules`. Answers are those of `harness/engines/transport/kvcts_transport.h`. *Pending*: neither done nor failed when
 time was up. *Arrived*, *untouched*, *partly*: the bytes at their destination. Where several answers are listed, timing
-decides. One rule with one engine: `kvcts conformance --rules truncated-blob --engine nixl-tcp`.
-`harness/lab/reproduction/reproduce.py` counts how often each answer comes, and how long an error takes.
+decides. One rule with one engine: `kvcts conformance --rules truncated-blob --engine nixl-tcp`; `--runs 20` counts how often
+each answer comes.
 """
 
 
