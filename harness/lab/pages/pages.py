@@ -65,12 +65,6 @@ class Maker:
         self.program("kvcts_test_lab")
         return self.call(LAB / "identity" / "identity_report.py", self.build)
 
-    def throughput(self, figures: dict) -> str:
-        self.program("kvcts-engine-throughput-copy")
-        page = self.out / "engine-throughput.md"
-        self.call(LAB / "throughput" / "write_page.py", "--build", self.build, "--page", page)
-        return page.read_text()
-
     def random_faults(self, figures: dict) -> str:
         self.program("kvcts-random-faults")
         records = self.out / "random-faults.jsonl"
@@ -107,7 +101,6 @@ def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
         "compatibility": compatibility.page,
         "benchmarks": maker.benchmarks,
         "identity": maker.identity,
-        "engine-throughput": maker.throughput,
         "random-faults": maker.random_faults,
         "mutation": maker.mutation,
     }
