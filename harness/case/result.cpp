@@ -134,8 +134,9 @@ struct Fields<Cause> {
   static constexpr std::tuple table{
       Field{"class", &Cause::fault_class, When::always}, Field{"words", &Cause::words, When::always},
       Field{"share", &Cause::share, When::always},       Field{"rival", &Cause::rival, When::if_set},
-      Field{"told_by", &Cause::told_by, When::if_set},   Field{"two", &Cause::two, When::if_set},
+      Field{"told_by", &Cause::told_by, When::if_set},
   };
+  static constexpr std::array<std::string_view, 1> retired{"two"};
 };
 template <>
 struct Fields<Diagnosis> {
@@ -413,12 +414,11 @@ Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doub
             [](const Cause& other) { return other.told_by == ToldBy::count; });
   say_those("only how it ended or what was reported tells it from",
             [](const Cause& other) { return other.told_by == ToldBy::events; });
-  if (first.two) out.text += "; two causes at once, and others may explain as much";
   if (doubts.other_count) out.text += "; it would have moved another number of bytes";
   for (std::size_t i = 0; i < doubts.undeclared.size(); ++i)
     out.text += (i == 0 ? "; nothing declares " : ", ") + text::thousands(doubts.undeclared[i]);
   if (doubts.cut) out.text += "; not all other causes were tried";
-  const bool doubtful = first.two || doubts.cut || doubts.other_count || !doubts.undeclared.empty();
+  const bool doubtful = doubts.cut || doubts.other_count || !doubts.undeclared.empty();
   out.sure = !doubtful && std::ranges::all_of(causes, [&](const Cause& other) {
     return other.fault_class == first.fault_class || other.told_by != ToldBy::nothing;
   });

@@ -36,7 +36,6 @@ struct Cause {
   double share{1};    ///< of the wrong bytes that it predicts
   bool rival{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
   ToldBy told_by{};
-  bool two{false};  ///< mistakes at once
   bool operator==(const Cause&) const = default;
 };
 

@@ -110,8 +110,8 @@ constexpr std::array terms{
     Term{"bytes", "Counts of a case: checked, planned, moved, expected and wrong.", ""},
     Term{"cause", "Failures with one outcome, fault class, phase and message.", ""},
     Term{"sure", "The named cause alone explains all that was observed, among all that were tried, and nothing is in doubt.",
-         "Numbers that the case does not declare, two causes at once and a search cut short are doubts; the text says "
-         "which."},
+         "Numbers that the case does not declare and a search cut short are doubts; the text says which. Two causes at once "
+         "are not looked for."},
     Term{"rival", "Another cause, about as likely as the named one, that would have left the same bytes.",
          "Change sizes or block ids so that the two differ, and run the case again."},
     Term{"look at", "Where to look first for a fault of this class.", ""},

@@ -192,7 +192,7 @@ Explanation from_kinds(const Evidence& e) {
     Explanation out =
         certain(fault_class, fmt::format("{} ({} of {} wrong bytes)", words, text::thousands(such), text::thousands(wrong)));
     out.recognised = true;
-    out.doubts.cut = true;  // two causes at once are not looked for
+    out.doubts.cut = true;  // nothing was played
     return out;
   };
   if (only_scales && 2 * of_others >= wrong)
@@ -285,90 +285,6 @@ Explanation from_consequence(const Explanation& reported, Workshop& workshop) {
   return {};
 }
 
-// Keys that leave a field out, as first causes: without a second cause they explain no byte.
-std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
-  std::size_t puts = 0;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == Operation::put;
-  std::vector<Hypothesis> out;
-  for (const std::string& field : key_fields(w)) {
-    for (const char* how : {"", "keep", "replace"}) {
-      Hypothesis h{FaultClass::identity_collision, "keys without " + field, w.bodies()};
-      leave_out_of_keys(h.bodies, field);
-      if (*how) let_win(h.bodies, how);
-      if (puts > (*how ? 1 : 0) &&
-          std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; }))
-        out.push_back(std::move(h));
-    }
-  }
-  return out;
-}
-
-// For a second cause. A longer search costs a run more than a second name is worth.
-constexpr std::int64_t work_for_two = 1'500'000'000;
-
-// Two causes at once: assumes the first one's result was intended, then one search finds the second.
-std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
-  workshop.allow(2000);
-  workshop.work().extend(work_for_two);
-  const std::vector<Hypothesis> keys = keys_without_a_field(workshop);
-  if (keys.empty()) propose_pairs(workshop);
-  if (workshop.found()) {
-    const Hypothesis& both = workshop.exact().front();
-    Explanation out = certain(both.fault_class, both.words);
-    out.tried = workshop.tried(), out.two = true;
-    return out;
-  }
-  std::vector<const Hypothesis*> starts;
-  for (const Hypothesis& first : keys) starts.push_back(&first);
-  for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
-  for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
-  std::int64_t tried = workshop.tried();
-  /// What else is wrong, by the families that cost no more than `most`.
-  const auto with = [&](const Hypothesis& first, double most) -> std::optional<Explanation> {
-    try {
-      auto residue = workshop.residue(first.bodies);
-      if (!residue || residue->mismatch.wrong_bytes == 0) return std::nullopt;
-      Expectation expectation(residue->truth, evidence.arena, evidence.names, evidence.seed);
-      const Clues clues =
-          find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
-      Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues,
-                    expectation,       evidence.names, evidence.seed};
-      Workshop second(rest, workshop);
-      second.allow_only(3000);
-      for (const Family& family : families()) {
-        if (family.cost > most) break;
-        second.ask(family);
-        if (second.found() || second.exhausted()) break;
-      }
-      tried += second.tried();
-      if (!second.found()) return std::nullopt;
-      const Hypothesis& other = second.exact().front();
-      Explanation out =
-          certain(first.fault_class,
-                  first.words + "; and " + other.words +
-                      (other.fault_class == first.fault_class ? "" : fmt::format(" ({})", name(other.fault_class))));
-      out.tried = tried, out.two = true;
-      return out;
-    } catch (const std::exception&) {
-      return std::nullopt;  // no one can have meant that
-    }
-  };
-  // What a wrong key leads to first: a hit, for which something is left out.
-  constexpr double left_out = 1.0, anything = 100;
-  for (const Hypothesis& first : keys) {
-    if (auto both = with(first, left_out)) return both;
-  }
-  for (const Hypothesis* start : starts) {
-    if (workshop.work().over()) break;
-    if (auto both = with(*start, anything)) return both;
-  }
-  if (!keys.empty()) propose_pairs(workshop);
-  if (!workshop.found()) return std::nullopt;
-  Explanation out = certain(workshop.exact().front().fault_class, workshop.exact().front().words);
-  out.tried = tried, out.two = true;
-  return out;
-}
-
 }  // namespace
 
 Script without_faults(const Script& script) {
@@ -381,7 +297,7 @@ Script without_faults(const Script& script) {
 }
 
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
-  std::vector<Cause> causes{{.fault_class = why.fault_class, .words = why.words, .two = why.two}};
+  std::vector<Cause> causes{{.fault_class = why.fault_class, .words = why.words}};
   causes.insert(causes.end(), why.others.begin(), why.others.end());
   return named(std::move(causes), why.recognised || why.ended ? "" : explains_all(wrong_bytes), why.doubts);
 }
@@ -453,12 +369,6 @@ Explanation explain(Evidence evidence) {
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
   if (const Explanation follows = from_consequence(reported, workshop); follows.exact) return follows;
-  if (const auto two = evidence.whole_only ? std::nullopt : explain_two(evidence, workshop)) return *two;
-  if (workshop.late()) {
-    out = certain(workshop.late()->fault_class, workshop.late()->words);
-    out.tried = workshop.tried();
-    return out;
-  }
   out.tried = workshop.tried();
   if (!workshop.partial().empty()) {
     const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(),

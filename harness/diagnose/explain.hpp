@@ -1,4 +1,4 @@
-// Names the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong (or two). The machine
+// Names the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong. The machine
 // plays it, and its prediction is compared with the observation: every byte of every memory at every check, the ending, the
 // reports. The script's `actual` side is never read: an Evidence holds the intended sequence, the bytes and the events.
 #pragma once
@@ -34,7 +34,7 @@ struct Evidence {
   Names& names;
   std::uint64_t seed{1};
   const Elsewhere* elsewhere{nullptr};
-  bool whole_only{false};  ///< no part of an explanation is asked for, and no two causes at once
+  bool whole_only{false};  ///< no part of an explanation is asked for
 };
 
 struct Explanation {
@@ -43,7 +43,6 @@ struct Explanation {
   std::string words;
   double share{0};        ///< of the wrong bytes
   bool all_bytes{false};  ///< predicts every byte, but not how it ended or what was reported
-  bool two{false};        ///< causes at once: others may explain as much
   Doubts doubts{};
   bool only_reports{false};   ///< the words say that the reports differ, and no more
   bool recognised{false};     ///< by the kind of all wrong bytes, which the words count; nothing was predicted

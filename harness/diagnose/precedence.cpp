@@ -1,7 +1,7 @@
 // Which class a fault has when several fit: the cheapest that predicts every byte; those that cost little more are said
 // beside it. Within a family the simplest comes first. The order: what never happened, before what happened in part; facts
 // of a table or a key, before geometry; ids, each a number that is wrong, before sizes that nothing declares, unless many
-// are wrong; a plain change of one number, before another order of axes; anything exact, before two causes at once.
+// are wrong; a plain change of one number, before another order of axes.
 #include "diagnose/precedence.hpp"
 #include "diagnose/workshop.hpp"
 

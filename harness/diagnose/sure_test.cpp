@@ -50,7 +50,6 @@ TEST(Sure, ACountOrAReportThatDecidesIsNamed) {
 }
 
 TEST(Sure, NothingIsInDoubt) {
-  EXPECT_FALSE(kvcts::named({{.fault_class = FaultClass::stale_block, .words = "old", .two = true}}, "").sure);
   EXPECT_FALSE(kvcts::named({stale}, "", {.cut = true}).sure);
   EXPECT_FALSE(kvcts::named({stale}, "", {.other_count = true}).sure);
   const Diagnosis unknown = kvcts::named({stale}, "", {.undeclared = {64, 4096}});

@@ -56,9 +56,6 @@ bool stopped_early(const Evidence& e) {
 Workshop::Workshop(Evidence& evidence)
     : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena), {}) {}
 
-Workshop::Workshop(Evidence& evidence, const Workshop& first)
-    : Workshop(evidence, first.asked_, first.ending_given_, first.common_, {}) {}
-
 Workshop::Workshop(Evidence& evidence, const Workshop& first, Piece piece)
     : Workshop(evidence, first.asked_, first.ending_given_, first.common_, std::move(piece)) {}
 
@@ -217,54 +214,6 @@ bool Workshop::in_every_pass(const Bodies& bodies) {
   return same;
 }
 
-const Namer& Workshop::namer() {
-  auto& namer = common_->namer;
-  if (!namer) namer.emplace(evidence_.observation, evidence_.names, evidence_.arena, evidence_.seed);
-  namer->learn();
-  return *namer;
-}
-
-std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
-  Residue out;
-  out.believed = script();
-  for (std::size_t i = 0; i < bodies.size(); ++i) {
-    if (bodies[i].size() > 1) return std::nullopt;
-    out.believed.steps[i].intended = bodies[i].empty() ? Action{} : bodies[i].front();
-    if (bodies[i].empty()) out.believed.steps[i].intended.op = Operation::nothing;
-  }
-  const Observation& o = evidence_.observation;
-  const Tape tape = rehearsal_.tape(whole(bodies));
-  if (tape.checks != o.checks) return std::nullopt;
-  out.truth = predict(tape, evidence_.arena, evidence_.names, evidence_.truth);
-  if (ending_given_) out.truth.ending = o.ending;
-  std::map<std::pair<std::size_t, int>, std::set<std::int64_t>> wrong;
-  for (int pass = 0; pass < static_cast<int>(o.bytes.size()); ++pass) {
-    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
-    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
-      for (const Backing& b : evidence_.arena.backings()) {
-        each_difference(bytes, pass, check, b.ordinal,
-                        [&](std::int64_t offset) { return wrong[{check, b.ordinal}].insert(offset), true; });
-      }
-    });
-  }
-  std::map<std::size_t, std::int64_t> wrong_at;
-  for (const auto& [where, offsets] : wrong) {
-    for (const std::int64_t offset : offsets) {
-      auto& ranges = out.mismatch.ranges;
-      if (!ranges.empty() && ranges.back().check == where.first && ranges.back().backing == where.second &&
-          ranges.back().end == offset)
-        ++ranges.back().end;
-      else
-        ranges.push_back({where.first, where.second, offset, offset + 1});
-    }
-    wrong_at[where.first] += static_cast<std::int64_t>(offsets.size());
-  }
-  for (const auto& [check, bytes] : wrong_at) out.mismatch.wrong_bytes = std::max(out.mismatch.wrong_bytes, bytes);
-  out.mismatch.ending_differs = out.truth.ending.kind != o.ending.kind;
-  out.mismatch.reports_differ = reports(out.truth.events) != reports(o.events);
-  return out;
-}
-
 // Wrong bytes that the prediction gets right, minus right ones that it gets wrong, as a share.
 double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
@@ -320,7 +269,7 @@ void Workshop::ask(const Family& family) {
 }
 
 bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {
-  return attempt(fault_class, words, std::move(bodies), 0, 0);
+  return attempt(fault_class, words, std::move(bodies), 0);
 }
 
 // Blocks exchanged with channels in a pool of a million make a head of a million channels: no kernel does that much.
@@ -347,8 +296,7 @@ bool Workshop::is_vast(const Bodies& bodies) {
   return false;
 }
 
-bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement,
-                       double base_agreement) {
+bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement) {
   if (Proposals* log = Proposals::current(); log != nullptr && asking_ != nullptr) log->add(asking_->name, fault_class);
   if (spent() || bodies == base_) return false;
   for (std::size_t step = 0; piece_ && step < bodies.size(); ++step) {
@@ -382,19 +330,9 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
     if (std::ranges::none_of(uncounted_, alike)) uncounted_.push_back(std::move(hypothesis));
     return false;
   }
-  if (all && involved_) {
-    if (!late_) late_ = std::move(hypothesis);
-    return false;
-  }
   if (all) {
     exact_.push_back(std::move(hypothesis));
     return true;
-  }
-  constexpr std::size_t kept = 8;
-  if (agreement > 0.99 && agreement > base_agreement && agreeing_.size() < kept &&
-      std::find(agreeing_bytes_.begin(), agreeing_bytes_.end(), predicted_) == agreeing_bytes_.end()) {
-    agreeing_.push_back(hypothesis);
-    agreeing_bytes_.push_back(predicted_);
   }
   if (share <= 0.02) return false;
   remember({share, share + (agreement > 0.99 ? 0.15 : 0), predicted_, std::move(hypothesis), all_bytes_});
@@ -445,7 +383,7 @@ bool Workshop::attempt(FaultClass given_class, const std::string& words, std::si
     if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
       known.push_back({fault_class, words, changed});
   }
-  return attempt(fault_class, words, std::move(changed), agrees.best(), plain.best());
+  return attempt(fault_class, words, std::move(changed), agrees.best());
 }
 
 namespace {

@@ -33,23 +33,20 @@ struct Family;
 /// same search on every machine.
 class Work {
  public:
-  bool over() const { return done_ >= most_; }
+  bool over() const { return done_ >= most; }
   void add_play(std::int64_t ops, std::int64_t compared_bytes) { done_ += 84 * ops + compared_bytes * 5 / 4; }
   void add_base(std::int64_t ops) { done_ += 3'500 * ops; }
   void add_sightings(std::size_t count) { done_ += 1'000 * static_cast<std::int64_t>(count); }
   void add_probe() { done_ += 28'000; }
-  /// So much more from here on, whatever was left.
-  void extend(std::int64_t by) { most_ = done_ + by; }
 
  private:
-  std::int64_t done_{0}, most_{2'500'000'000};
+  static constexpr std::int64_t most = 2'500'000'000;
+  std::int64_t done_{0};
 };
 
 class Workshop {
  public:
   explicit Workshop(Evidence& evidence);
-  /// A search for what is wrong besides a hypothesis of another search: `evidence.intended` has its steps.
-  Workshop(Evidence& evidence, const Workshop& first);
   /// A step of which a piece is wrong: `right` is done first, and right.
   struct Piece {
     std::size_t step{0};
@@ -104,15 +101,6 @@ class Workshop {
   /// The intended steps, done to the letter, produce all of it: the steps themselves are wrong.
   bool as_it_stands();
 
-  /// What a hypothesis leaves unexplained, if it had been intended. Empty when no search can start from it.
-  struct Residue {
-    Script believed;
-    Truth truth;
-    Mismatch mismatch;
-  };
-  std::optional<Residue> residue(const Bodies& bodies);
-  const Namer& namer();
-
   /// Lets a family propose.
   void ask(const Family& family);
   /// Until the next family: proposals cost this much more than others of the family.
@@ -126,10 +114,6 @@ class Workshop {
   const std::vector<Hypothesis>& uncounted() const { return uncounted_; }
   /// Some family had more to propose than could be tried.
   bool cut() const { return cut_; }
-  /// Predicts everything, but changes so much that two plain causes at once take precedence.
-  const std::optional<Hypothesis>& late() const { return late_; }
-  /// Every later attempt is of that kind.
-  void involved(bool so) { involved_ = so; }
   std::int64_t tried() const { return tried_; }
   /// This search, or all about this observation, has done enough.
   bool spent() const { return work_ >= limit_ || common_->work.over(); }
@@ -151,13 +135,11 @@ class Workshop {
   };
   /// The best few, best first: no two predict the same bytes.
   const std::vector<Partial>& partial() const { return partial_; }
-  /// Those that would have moved every byte from its true source, whatever else is wrong with it.
-  const std::vector<Hypothesis>& agreeing() const { return agreeing_; }
   /// Of one step: changes that produce all of its facts, in order of proposal, one per class.
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
-  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
+  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement);
   void remember(Partial partial);
   bool is_vast(const Bodies& bodies);
   std::optional<double> most_meant_;  ///< elements of a block, over the views of all steps
@@ -182,7 +164,6 @@ class Workshop {
     explicit Common(const Arena& arena) : locators(arena) {}
     Locators locators;
     std::vector<Bytes> begin;  ///< in each pass, before the first step
-    std::optional<Namer> namer;
     Work work;
   };
   Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common,
@@ -216,12 +197,9 @@ class Workshop {
   const Family* asking_{nullptr};
   double cost_{0}, dearer_{0};
   std::vector<Partial> partial_;
-  std::vector<std::uint64_t> agreeing_bytes_;  ///< prediction hashes, by the same index
-  std::vector<Hypothesis> agreeing_;
   std::vector<std::vector<Hypothesis>> locals_;  ///< by step
   std::vector<Hypothesis> uncounted_;
-  std::optional<Hypothesis> late_;
-  bool involved_{false}, cut_{false};
+  bool cut_{false};
   std::int64_t tried_{0}, refuted_{0};
   bool limited_{false};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count several times
@@ -277,8 +255,5 @@ void propose_part_by_part(Workshop& w);     ///< regions paired by index, a tabl
 void propose_some_beliefs(Workshop& w);     ///< one belief about a memory in some steps
 void propose_together(Workshop& w);         ///< one mistake in several steps, each with its own numbers
 void propose_alike(Workshop& w);            ///< the same, of what was found of each since
-
-/// Not a family: two changes of one transfer at once, recognised by where its bytes came from (pairs.cpp).
-void propose_pairs(Workshop& w);
 
 }  // namespace kvcts::script

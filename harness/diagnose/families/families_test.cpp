@@ -24,10 +24,9 @@ const std::filesystem::path cases = std::filesystem::path(checkout::source()) / 
 
 Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
 
-// Named as one cause: a belief of two steps is also two mistakes, "...; and ...".
 bool named(const Script& script, std::uint64_t seed, FaultClass fault_class) {
   const Diagnosis why = run_script(script, seed).diagnosis;
-  return why.exact && why.fault_class == fault_class && !why.causes.front().two;
+  return why.exact && why.fault_class == fault_class;
 }
 
 CaseSpec case_of(const std::string& file, const std::string& id, const catalogue::Catalogue& catalogue) {

@@ -16,6 +16,8 @@ using layout::Component;
 
 namespace {
 
+constexpr double many_numbers = 0.9;  ///< what a map with more than two wrong ones costs more
+
 struct Sample {
   layout::Coord at;  ///< coordinate with block and slot
   Place place;       ///< where its code was read or written
@@ -245,8 +247,9 @@ void propose_fits(Workshop& w) {
             }
           }
           if (component == Component::scale) fault_class = FaultClass::scale_misplaced, words = "scales with " + words;
-          // Two plain causes at once are simpler than a map with more than two wrong numbers.
-          w.involved(numbers > 2);
+          // Where something plainer fits, a map with more than two wrong numbers is the same in other words.
+          if (numbers > 2 && !w.exact().empty()) continue;
+          w.dearer(numbers > 2 ? many_numbers : 0);
           Action body = a;
           (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
           w.attempt(fault_class, name_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
@@ -268,7 +271,6 @@ void propose_fits(Workshop& w) {
           w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(all));
           w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is " + (at_source ? "read: " : "written: ") + words,
                     std::move(alike));
-          w.involved(false);
         }
       }
     }

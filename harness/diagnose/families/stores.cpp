@@ -63,12 +63,25 @@ void propose_collisions(Workshop& w, const Shelves& s) {
   }
 }
 
+// A hit saves the writes behind it.
+void leave_out_what_was_found(const Workshop& w, const Shelves& s, Bodies& bodies) {
+  for (const std::size_t get : s.gets)
+    for (std::size_t i = get + 1; i < bodies.size(); ++i)
+      std::erase_if(bodies[i], [&](const Action& a) {
+        return a.op == Operation::write && a.request == w.action(get).request &&
+               memory_of(a.to) == memory_of(w.action(get).to);
+      });
+}
+
 // Fields left out of all keys, with another object winning.
-void propose_fewer_fields(Workshop& w) {
+void propose_fewer_fields(Workshop& w, const Shelves& s) {
   for (const std::string& field : key_fields(w)) {
     Bodies bodies = w.bodies();
     leave_out_of_keys(bodies, field);
     with_every_winner(w, "keys without " + field, bodies);
+    Bodies fewer = bodies;
+    leave_out_what_was_found(w, s, fewer);
+    if (fewer != bodies) with_every_winner(w, "keys without " + field + ", and what the hit had was not written", fewer);
   }
 }
 
@@ -163,7 +176,7 @@ void propose_stores(Workshop& w) {
   if (s.puts.empty() || s.gets.empty()) return;
   propose_objects_seen(w, s);
   if (!w.found()) propose_collisions(w, s);
-  if (!w.found()) propose_fewer_fields(w);
+  if (!w.found()) propose_fewer_fields(w, s);
   if (!w.found()) propose_other_places(w, s);
   if (!w.found()) propose_places_seen(w, s);
 }

@@ -9,19 +9,7 @@ import sys
 program = pathlib.Path(os.environ["KVCTS_BINARY_DIR"]) / "bin" / "kvcts-random-faults"
 cases = pathlib.Path(os.environ["KVCTS_SOURCE_DIR"]) / "cases"
 ENGINES = ["memcpy", "nixl-tcp", "ucx-1.22-cma", "mooncake"]
-SAMPLE = [
-    "--single",
-    "7",
-    "--pairs",
-    "1",
-    "--correct",
-    "2",
-    "--named",
-    "0",
-    "--named-pairs",
-    "0",
-    "--show",
-]  # named enough: random_faults_test.py
+SAMPLE = ["--single", "7", "--pairs", "1", "--correct", "2", "--named", "0", "--show"]  # named enough: random_faults_test.py
 
 skipped = []
 for engine in ENGINES:

@@ -76,6 +76,7 @@ TEST(ResultJson, RefusesWhatItDoesNotKnow) {
   refuses(inner, "certain");
   json older = good;
   older["diagnosis"]["others"] = json::array({"wrong-stride: padded"});
+  older["diagnosis"]["causes"][0]["two"] = true;
   EXPECT_NO_THROW(result_from_json(older)) << "a key of runs of earlier versions";
   json missing = good;
   missing.erase("outcome");
