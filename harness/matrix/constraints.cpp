@@ -57,6 +57,7 @@ Constraints::Constraints(Space& space) : space_(space) {
       {"backend", pair | bit(AxisId::arch) | bit(AxisId::cbs)},
       {"golden", pair | bit(AxisId::content) | bit(AxisId::pbs) | bit(AxisId::cbs) | bit(AxisId::ptp) | bit(AxisId::ctp)},
       {"planes", pair | bit(AxisId::content)}};
+  for (std::size_t i = 0; i < limit_count; ++i) rules_[i].of_consumer = of_consumer(static_cast<Limit>(i));
   for (const auto& constraint : compiled_) rules_.push_back({constraint.entry->id, constraint.when.support()});
   any_backend_ = space.catalogue().backends().size() > 0;
   // UNSUPPORTED before REFUSED: a point that cannot run must not be required to refuse.

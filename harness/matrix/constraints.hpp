@@ -38,6 +38,7 @@ class Constraints {
   struct Rule {
     std::string name;
     std::uint32_t support{0};
+    bool of_consumer{false};  ///< reads the producer only where the consumer is the same
   };
   /// All rules; rule i is checked by violates(i, point).
   const std::vector<Rule>& rules() const { return rules_; }

@@ -74,6 +74,8 @@ class RowBuilder {
     fixed_ = ~std::uint32_t{0};
     for (const int axis_number : factors_) fixed_ &= ~(std::uint32_t{1} << axis_number);
     for (std::size_t v = 0; v < factors_.size(); ++v) used_.emplace_back(sizes_[v], 0);
+    consumer_ = static_cast<std::size_t>(std::find(factors_.begin(), factors_.end(), static_cast<int>(AxisId::consumer)) -
+                                         factors_.begin());
     find_rules();
     // Axes that many rules read come first, so a dead end is found before the free axes are filled in.
     for (std::size_t f = 0; f < factors_.size(); ++f) order_.push_back(f);
@@ -140,19 +142,20 @@ class RowBuilder {
   }
   void clear(std::size_t factor) { digits_[factor] = -1; }
 
-  // A rule (or `where`) and the factors it reads.
+  // A rule (or a condition of `where`) and the factors it reads.
   struct Projected {
-    int rule{-1};              ///< of the constraints; -1 = where
+    int rule{0};               ///< of the constraints; below 0: -1 - a condition of `where`
     std::uint32_t factors{0};  ///< bit per factor
     std::vector<std::size_t> list;
-    bool keyed{true};  ///< all combinations of its values have a 64-bit number
-    Memo memo;         ///< values of its factors, 0 = not assigned -> 1 when some completion satisfies the rule
+    bool of_consumer{false};  ///< see Constraints::Rule
+    bool keyed{true};         ///< all combinations of its values have a 64-bit number
+    Memo memo;                ///< values of its factors, 0 = not assigned -> 1 when some completion satisfies the rule
   };
 
   void find_rules() {
-    const auto add = [&](int rule, std::uint32_t support) {
+    const auto add = [&](int rule, std::uint32_t support, bool of_consumer = false) {
       Projected out;
-      out.rule = rule;
+      out.rule = rule, out.of_consumer = of_consumer;
       for (std::size_t f = 0; f < factors_.size(); ++f) {
         if (support >> factors_[f] & 1U) out.factors |= std::uint32_t{1} << f, out.list.push_back(f);
       }
@@ -161,19 +164,26 @@ class RowBuilder {
         out.keyed = out.keyed && !__builtin_mul_overflow(combinations, sizes_[f] + 1, &combinations);
       rules_.push_back(std::move(out));
     };
-    if (block_.where) add(-1, block_.where->support());
+    for (std::size_t c = 0; block_.where && c < block_.where->conditions(); ++c)
+      add(-1 - static_cast<int>(c), block_.where->support(c));
     const auto content = static_cast<std::size_t>(AxisId::content);
     const bool only_tags = block_.values[content].size() == 1 && block_.values[content][0] == space_.origin()[content];
     for (std::size_t r = 0; r < constraints_.rules().size(); ++r) {
       if (only_tags && constraints_.rules()[r].name == "golden") continue;
-      add(static_cast<int>(r), constraints_.rules()[r].support);
+      add(static_cast<int>(r), constraints_.rules()[r].support, constraints_.rules()[r].of_consumer);
     }
   }
 
   bool holds(const Projected& rule) {
     const Point canonical = space_.canonical(point_);
-    return rule.rule < 0 ? (*block_.where)(canonical)
+    return rule.rule < 0 ? block_.where->holds(static_cast<std::size_t>(-1 - rule.rule), canonical)
                          : !constraints_.violates(static_cast<std::size_t>(rule.rule), canonical);
+  }
+
+  // Chosen, and not "same".
+  bool consumer_is_named() const {
+    const auto a = static_cast<std::size_t>(AxisId::consumer);
+    return consumer_ < factors_.size() && digits_[consumer_] >= 0 && point_[a] != space_.origin()[a];
   }
 
   // Can the rule's unassigned axes be given values that satisfy it? Checks each rule alone; the search handles conflicts
@@ -181,7 +191,9 @@ class RowBuilder {
   bool possible(Projected& rule) {
     std::uint64_t key = 0;
     std::size_t open = factors_.size();
+    const bool named = rule.of_consumer && consumer_is_named();
     for (const std::size_t f : rule.list) {
+      if (named && factors_[f] == static_cast<int>(AxisId::producer)) continue;
       if (digits_[f] < 0) open = f;
       key = key * (sizes_[f] + 1) + static_cast<std::uint64_t>(digits_[f] + 1);
     }
@@ -310,6 +322,7 @@ class RowBuilder {
   std::uint32_t fixed_{0};
   std::vector<Projected> rules_;
   std::vector<std::size_t> order_;
+  std::size_t consumer_{0};  ///< its factor; their number if it is fixed
   std::int64_t steps_{0};
   std::size_t row_{0};
 };

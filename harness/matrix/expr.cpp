@@ -614,7 +614,13 @@ struct PointEnv {
 }  // namespace
 
 Expression::Expression(std::string_view text, const Space& space)
-    : space_(&space), text_(text), root_(Parser(text_, Names{&space, nullptr}).parse()) {}
+    : space_(&space), text_(text), root_(Parser(text_, Names{&space, nullptr}).parse()) {
+  const auto add = [this](const Node& node, auto&& self) -> void {
+    if (node.op != Op::and_) return conditions_.push_back(&node);
+    for (const NodePtr& child : node.children) self(*child, self);
+  };
+  add(*root_, add);
+}
 Expression::Expression(Expression&&) noexcept = default;
 Expression& Expression::operator=(Expression&&) noexcept = default;
 Expression::~Expression() = default;
@@ -622,6 +628,11 @@ Expression::~Expression() = default;
 const std::string& Expression::text() const { return text_; }
 std::uint32_t Expression::support() const { return root_->support; }
 bool Expression::uses_id() const { return root_->has_id; }
+
+std::uint32_t Expression::support(std::size_t condition) const { return conditions_[condition]->support; }
+bool Expression::holds(std::size_t condition, const Point& point) const {
+  return PointEnv{*space_, point, {}}.truth(*conditions_[condition]);
+}
 
 bool Expression::operator()(const Point& point, std::string_view id) const {
   return PointEnv{*space_, point, id}.truth(*root_);

@@ -42,6 +42,11 @@ class Expression {
   std::uint32_t support() const;
   bool uses_id() const;
 
+  /// The conditions that && joins: the expression holds where all of them do. Each reads its own axes.
+  std::size_t conditions() const { return conditions_.size(); }
+  std::uint32_t support(std::size_t condition) const;
+  bool holds(std::size_t condition, const Point& point) const;
+
   /// At a point; `id` is needed only where the expression says `id`. Tabulates sub-expressions over their axes' values on
   /// first use, so a million points cost one look-up each. Not thread-safe.
   bool operator()(const Point& point, std::string_view id = {}) const;
@@ -54,6 +59,7 @@ class Expression {
   const Space* space_;
   std::string text_;
   std::unique_ptr<Node> root_;
+  std::vector<const Node*> conditions_;  ///< of root_
 };
 
 /// A condition over plain numbers, as in a layout's `requires`: "head_dim % 8 == 0". Throws Error on syntax, on an unknown

@@ -52,6 +52,20 @@ TEST(Expression, ReadsAxesAndFacts) {
   EXPECT_TRUE(is("\"ucx\" in engine.needs", id));  // quoted: a lone word on the left would be a name
 }
 
+TEST(Expression, IsTheConditionsThatAndJoins) {
+  const Expression all("dtype == bf16 && (engine == shm || ptp == 2) && !(op == read && ctp == 1)", space());
+  ASSERT_EQ(all.conditions(), 3u);
+  EXPECT_EQ(all.support(0) | all.support(1) | all.support(2), all.support());
+  EXPECT_EQ(all.support(0), std::uint32_t{1} << static_cast<unsigned>(AxisId::dtype));
+  for (const char* dtype : {"bf16", "fp16"})
+    for (const char* engine : {"shm", "memcpy"})
+      for (const char* op : {"read", "write"}) {
+        const Point at = point(std::string("kv/producer=vllm-fa-nhd/dtype=") + dtype + "/engine=" + engine + "/op=" + op);
+        EXPECT_EQ(all.holds(0, at) && all.holds(1, at) && all.holds(2, at), all(at));
+      }
+  EXPECT_EQ(Expression("dtype == bf16 || ptp == 2 && ctp == 2", space()).conditions(), 1u);
+}
+
 TEST(Expression, CpuHasNoPlaceInTheOrder) {
   for (const char* op : {"<", "<=", ">", ">="})
     EXPECT_FALSE(is(std::string("arch ") + op + " sm_80", "kv/producer=vllm-mla"));
