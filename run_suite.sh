@@ -26,7 +26,8 @@ usage: ./run_suite.sh [OPTION...]
        ./run_suite.sh [OPTION...] VERB ...     Build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...).
 
   --no-install   Install nothing; name what is missing.
-  --no-cuda      Build no device kernels, and neither use nor install a CUDA compiler.
+  --no-cuda      Build no device kernels, and neither use nor install a CUDA compiler. Without a GPU only install, build,
+                 self-test, pages and gpu-bundle do.
   --no-engines   Install no engine packages (harness/engines/packages); cases with these engines are SKIPPED.
   --with LIST    Also install what some suites need; names, comma-separated:
                    vllm         suite vllm (0.6 GB to download, 2.6 GB installed)
@@ -295,6 +296,13 @@ verb=${1:-suites}
 if [[ $verb =~ ^(suites|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
 # Before anything is installed.
 if [[ $verb == nightly ]]; then python3 "$root/harness/python/suites.py" --check --night "$@" || exit; fi
+
+# Device kernels for 12 architectures take a compiler of their own and a minute: for those who need them.
+if [[ ! $verb =~ ^(install|build|self-test|pages|gpu-bundle)$ && ! -e /dev/nvidiactl && ! -e /dev/dxg ]] &&
+  ! grep -qs '^KVCTS_DEVICE_CODE:INTERNAL=ON' "$root/build/CMakeCache.txt"; then
+  cuda=0
+  export KVCTS_NO_CUDA=1
+fi
 
 if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
   for room in "$@"; do

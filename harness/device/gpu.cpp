@@ -72,7 +72,7 @@ Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver), facts_(facts_of(d
   static constexpr std::uint32_t no_code[16]{0xba55ed50u};
   const bool built = !cuda::device_image().empty();
   if (!built && !driver.modelled)
-    throw Error{status::not_found, "this build has no device kernels: it was built without nvcc"};
+    throw Error{status::not_found, "this build has no device kernels; ./run_suite.sh build makes them, with nvcc"};
   check(driver_, driver_.retain_context(&context_, ordinal), "making a context on device " + std::to_string(ordinal));
   try {
     make_current();

@@ -3,9 +3,12 @@ missing."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 from kvtest import ROOT, finish
 
@@ -16,6 +19,40 @@ def script(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess:
     return subprocess.run(
         [str(SCRIPT), *argv], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
     )
+
+
+def device_kernels_asked_for(root: Path, *argv: str) -> bool:
+    """Whether a checkout of run_suite.sh alone would configure them: a cmake that only says what it was given."""
+    cmake = root / "cmake"
+    cmake.write_text('#!/bin/sh\necho "${KVCTS_NO_CUDA:-0}" > "${0%/*}/no-cuda"\nexit 1\n')
+    cmake.chmod(0o755)
+    shutil.copy(SCRIPT, root)
+    for folder in ("golden", "harness", "kernels"):
+        if not (root / folder).exists():
+            (root / folder).symlink_to(ROOT / folder)
+    subprocess.run(
+        [str(root / SCRIPT.name), "--no-install", *argv],
+        env=os.environ | {"PATH": f"{root}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+    )
+    return (root / "no-cuda").read_text() == "0\n"
+
+
+def device_kernels() -> None:
+    """For verbs that need them, and where they were made before."""
+    if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
+        return
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        assert not device_kernels_asked_for(root, "list") and not device_kernels_asked_for(root)
+        assert device_kernels_asked_for(root, "build")
+        (root / "build").mkdir(exist_ok=True)
+        (root / "build" / "CMakeCache.txt").write_text(
+            f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\nKVCTS_DEVICE_CODE:INTERNAL=ON\n"
+        )
+        assert device_kernels_asked_for(root, "list")
 
 
 def main() -> int:
@@ -43,6 +80,7 @@ def main() -> int:
         )  # built by hand on another system: what is missing is named, nothing is installed
         return 77
     assert done.returncode == 0, done.stderr
+    device_kernels()
     assert "engine package" not in script("--no-install", "--no-cuda", "--no-engines", "install").stderr
     assert seconds < 5, f"with nothing to do it took {seconds:.1f} s"
     print(f"options, errors; nothing to install takes {seconds:.2f} s")
