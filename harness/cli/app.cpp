@@ -44,7 +44,7 @@ const Verb* find_verb(const std::string& name, std::string_view mode) {
   return nullptr;
 }
 
-/// Former names stay: `kvcts museum` is `kvcts report --museum`.
+/// Former names stay: `kvcts sabotage` is `kvcts inject`.
 const Verb* find_former(const std::string& name) {
   for (const Verb& verb : verbs()) {
     if (!verb.former.empty() && verb.former == name) return &verb;
@@ -70,6 +70,26 @@ Asked with_mode(const std::string& name, std::vector<std::string> words) {
   return {find_verb(name, ""), std::move(words)};
 }
 
+/// What no verb does any more, and what to use.
+struct Gone {
+  std::string_view name, mode;  ///< mode "": with any
+  std::string_view use;
+};
+constexpr std::string_view by_link = "use `kvcts run --suite museum --out DIR`, then `kvcts report DIR --by link`";
+constexpr Gone gone[]{
+    {"triage", "", "`kvcts report RUN` groups failures by cause, and `run --where` tests a rule"},
+    {"museum", "", by_link},
+    {"report", "--museum", by_link},
+};
+
+/// Throws UsageError for what is gone.
+void refuse_gone(const std::string& name, const std::vector<std::string>& words) {
+  for (const Gone& one : gone) {
+    if (one.name == name && (one.mode.empty() || std::find(words.begin(), words.end(), one.mode) != words.end()))
+      throw UsageError(fmt::format("`kvcts {}{}{}` is gone: {}", name, one.mode.empty() ? "" : " ", one.mode, one.use));
+  }
+}
+
 /// The verb may follow --json and --cases DIR.
 std::size_t place_of_verb(const std::vector<std::string>& words) {
   std::size_t at = 0;
@@ -83,6 +103,7 @@ Asked asked(std::vector<std::string> words) {
   if (at == words.size()) return {};
   const std::string name = words[at];
   words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+  refuse_gone(name, words);
   if (const Verb* former = find_former(name)) return {former, std::move(words)};
   if (Asked found = with_mode(name, std::move(words)); found.verb != nullptr) return found;
   std::vector<std::string> names{"help", "version"};
@@ -90,9 +111,6 @@ Asked asked(std::vector<std::string> words) {
     if (verb.mode.empty()) names.emplace_back(verb.name);
   }
   const std::string near = catalogue::nearest(name, names);
-  if (name == "triage")
-    throw UsageError(
-        "the verb 'triage' is gone: `kvcts report RUN` groups failures by cause, and `run --where` tests a rule");
   throw UsageError(fmt::format("unknown verb '{}'{}; `kvcts help` lists the verbs", name,
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }

@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
 from kvtest import BUILD, KVCTS, ROOT, expect, finish, kvcts, need_program
 
 FORMER = {
-    "museum": ("report", "--museum"),
     "rules": ("conformance", "--rules"),
     "dump": ("repro", "--bytes"),
     "describe": ("layouts", "--shape"),
@@ -75,6 +74,10 @@ def mistakes_name_their_neighbour() -> None:
     expect(2, "run", "--siute", "smoke", err="unknown option '--siute'; did you mean '--suite'?")
     expect(2, "repro", "--bytes", "x", "--regoin", "y", err="did you mean '--region'?")
     expect(2, "list", "extra", err="unexpected argument 'extra'")
+    by_link = "use `kvcts run --suite museum --out DIR`, then `kvcts report DIR --by link`"
+    for gone, use in (("triage", "groups failures by cause"), ("museum", by_link), ("report --museum", by_link)):
+        expect(2, *gone.split(), err=f"`kvcts {gone}` is gone: ")
+        expect(2, "help", *gone.split(), err=use)
     expect(2, "help", "completion", "tcsh", err="expected a shell: bash, zsh, fish; found 'tcsh'")
     for nothing in ("--json", "-x"):
         expect(2, "help", nothing, err=f"expected a verb, found '{nothing}'")
@@ -144,7 +147,7 @@ def every_word_is_explained() -> int:
     for name in ("outcome", "verdict", "evidence", "phase"):
         words |= {name, *schema[name]["enum"]}
     words |= set(re.findall(r"^\| `(\w+)` \|", expect(0, "explain", "--schema", "axes"), re.M))
-    words |= {word.split()[0] for word in expect(0, "explain", "--schema").splitlines()} - {"collection"}
+    words |= {word.split()[0] for word in expect(0, "explain", "--schema").splitlines()}
     unknown = [word for word in sorted(words) if kvcts("explain", word).status != 0]
     assert not unknown, f"kvcts explain does not know {unknown}"
     return len(words)

@@ -56,7 +56,6 @@ def verbs(folder: Path) -> dict[str, tuple[list[str], bool]]:
     slow = str(folder / "slow.yaml")
     return {
         "sabotage": (["sabotage", "--suite", "smoke"], True),
-        "museum": (["museum"], False),
         "rules": (["rules"], False),
         "conformance": (["conformance", "memcpy"], False),
         "minimize": (["minimize", slow, "--deadline", "60"], True),

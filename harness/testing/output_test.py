@@ -38,7 +38,6 @@ def printing(folder: Path) -> list[list[str]]:
         ["report", run, "--json"],
         ["report", run, "--phases"],
         ["report", run, "--compat"],
-        ["museum", "--class", "truncated"],
         ["rules", "--list"],
         ["sabotage", "--list"],
         ["conformance", "memcpy"],

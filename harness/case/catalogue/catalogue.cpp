@@ -29,7 +29,6 @@ template class Entries<GeometryEntry>;
 template class Entries<ConstraintEntry>;
 template class Entries<SuiteEntry>;
 template class Entries<WaiverEntry>;
-template class Entries<CollectionEntry>;
 
 fs::path find_cases(const std::string& given) {
   std::error_code ignored;
@@ -187,7 +186,6 @@ struct Catalogue::Loaded {
   Lazy<ConstraintEntry> constraints;
   Lazy<SuiteEntry> suites;
   Lazy<WaiverEntry> waivers;
-  Lazy<CollectionEntry> collections;
 
   template <class T>
   static const Entries<T>& get(Lazy<T>& lazy, const fs::path& root, const char* folder, const char* kind,
@@ -237,9 +235,6 @@ const Entries<SuiteEntry>& Catalogue::suites() const {
 }
 const Entries<WaiverEntry>& Catalogue::waivers() const {
   return Loaded::get(loaded_->waivers, directory_, "waivers", "waiver", waiver_table, false, loaded_->additions.waivers);
-}
-const Entries<CollectionEntry>& Catalogue::collections() const {
-  return Loaded::get(loaded_->collections, directory_, "museum/index", "collection", collection_table);
 }
 
 std::vector<std::string> ConnectorEntry::environments() const {
@@ -321,7 +316,7 @@ void Catalogue::check() const {
                   glob + "'" + suggestion(glob, lackable));
     }
   }
-  connectors(), engines(), geometries(), constraints(), waivers(), collections();
+  connectors(), engines(), geometries(), constraints(), waivers();
 }
 
 }  // namespace kvcts::catalogue

@@ -74,7 +74,6 @@ class Catalogue {
   const Entries<ConstraintEntry>& constraints() const;
   const Entries<SuiteEntry>& suites() const;
   const Entries<WaiverEntry>& waivers() const;
-  const Entries<CollectionEntry>& collections() const;
 
   /// What a machine may lack, by name: engines, their needs, connectors, environments of connector programs.
   std::vector<std::string> lackable_names() const;

@@ -38,7 +38,6 @@ FOLDERS = {
     "waiver": ["waivers"],
     "rule": ["rules"],
     "claim": ["claims"],
-    "collection": ["museum/index"],
     "saboteur": ["saboteurs"],
     "profile": ["profiles"],
 }

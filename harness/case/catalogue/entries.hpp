@@ -144,24 +144,6 @@ struct SuiteEntry {
   std::string notes, file;
 };
 
-/// A published fault: where it was reported and what is known about it. museum/museum.hpp has its cases, and the lines that
-/// say why a fault has none.
-struct ExhibitEntry {
-  std::string id;            ///< M001
-  std::string report;        ///< repository#number
-  std::string system;        ///< vLLM, SGLang, ...
-  FaultClass fault_class{};  ///< key `class`: the primary one
-  std::string data;          ///< confirmed: the report says which bytes, ids or shapes are wrong | partial
-  std::string date;          ///< YYYY, YYYY-MM or YYYY-MM-DD
-  std::string version;       ///< of the systems, as reported
-};
-/// A collection of them: museum/index/<name>.yaml.
-struct CollectionEntry {
-  std::string id, title;
-  std::vector<ExhibitEntry> entries;
-  std::string file;
-};
-
 /// A known failure. Every key given in `match` must agree.
 struct WaiverMatch {
   std::string id;            ///< glob over case ids

@@ -106,7 +106,6 @@ const std::vector<Kind>& kinds() {
       kind("waiver", "waivers", waiver_table),
       kind("rule", "rules", rule_table),
       kind("claim", "claims", claim_table),
-      kind("collection", "museum/index", collection_table),
       kind("saboteur", "saboteurs", saboteur_table),
       kind("profile", "profiles", profile_table),
       kind("product", "", product_table),

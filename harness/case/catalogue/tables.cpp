@@ -367,35 +367,4 @@ const Table<WaiverEntry>& waiver_table() {
   return table;
 }
 
-namespace {
-
-const Table<ExhibitEntry>& exhibit_table() {
-  static const Table<ExhibitEntry> table{
-      "an entry of a collection",
-      {
-          required("id", &ExhibitEntry::id, identifier(), "M and a number; cases of it are called museum/m<number>-..."),
-          required("report", &ExhibitEntry::report, text(), "repository#number on GitHub"),
-          required("system", &ExhibitEntry::system, text(), "whose fault it was reported as"),
-          required("class", &ExhibitEntry::fault_class, fault_class_codec(), "primary fault class"),
-          required("data", &ExhibitEntry::data, one_of({"confirmed", "partial"}),
-                   "confirmed: the report says which bytes, ids or shapes are wrong"),
-          required("date", &ExhibitEntry::date, text(), "YYYY, YYYY-MM or YYYY-MM-DD"),
-          required("version", &ExhibitEntry::version, text(), "systems and versions, as reported"),
-      }};
-  return table;
-}
-
-}  // namespace
-
-const Table<CollectionEntry>& collection_table() {
-  static const Table<CollectionEntry> table{
-      "a collection",
-      {
-          required("collection", &CollectionEntry::id, identifier(), "id"),
-          required("title", &CollectionEntry::title, text(), "one line"),
-          required("entries", &CollectionEntry::entries, list_of(object<ExhibitEntry>(exhibit_table)), "published faults"),
-      }};
-  return table;
-}
-
 }  // namespace kvcts::catalogue

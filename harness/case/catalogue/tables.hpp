@@ -20,7 +20,6 @@ const Table<ConstraintEntry>& constraint_table();
 const Table<MatrixBlock>& block_table();
 const Table<SuiteEntry>& suite_table();
 const Table<WaiverEntry>& waiver_table();
-const Table<CollectionEntry>& collection_table();
 
 /// Names of outcomes ("PASS", ...) and phases ("resolve", ...), for closed lists.
 std::vector<std::string> outcome_names();

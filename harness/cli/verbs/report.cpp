@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cli/report/by_link.hpp"
 #include "cli/report/ci.hpp"
 #include "cli/run/run.hpp"
 #include "cli/stored.hpp"
@@ -32,6 +33,20 @@ int print_for(const std::string& directory, const std::string& system) {
   });
 }
 
+int print_by_link(const std::string& directory, bool json) {
+  return opening([&] {
+    const auto reader = store::RunReader::open(directory);
+    const std::string text = report::by_link(reader, json);
+    if (text.empty()) {
+      throw UsageError(
+          fmt::format("expected a run with cases that link a report, found none in {}; `kvcts run --suite museum` makes one",
+                      directory));
+    }
+    fmt::print("{}", text);
+    return report::load(reader).exit_status;
+  });
+}
+
 }  // namespace
 
 Action declare(Command& command, const Globals& globals) {
@@ -54,7 +69,15 @@ Action declare(Command& command, const Globals& globals) {
           "--for", *wanted,
           "Print for a CI system: github (annotations; appends a summary to $GITHUB_STEP_SUMMARY), markdown or openmetrics")
       .one_of({"github", "markdown", "openmetrics"});
+  auto by = std::make_shared<std::string>();
+  command
+      .add_option(
+          "--by", *by,
+          "Print how each case and its controls ended, grouped by link: the report of the bug that the case expresses")
+      .one_of({"link"});
   return [=, &globals] {
+    if (!by->empty() && (*phases || !out->empty() || *compatibility || !wanted->empty()))
+      throw UsageError("--by prints one thing; leave out --out, --compat, --phases and --for");
     if (!wanted->empty()) {
       if (*phases || !out->empty() || *compatibility || globals.json)
         throw UsageError("--for prints one thing; leave out --out, --compat, --phases and --json");
@@ -63,6 +86,7 @@ Action declare(Command& command, const Globals& globals) {
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
     if (!since->empty() && (out->empty() || *compatibility))
       throw UsageError("--since is for the page that --out DIR writes; `kvcts compare BEFORE AFTER` prints");
+    if (!by->empty()) return print_by_link(*directory, globals.json);
     if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
     return print_run(cat.get(), *directory, *out, *since, *compatibility, globals.json);

@@ -1,5 +1,5 @@
 // The declare function of every verb; verbs.cpp lists them. Each verb has a namespace, so that several can be compiled in
-// one translation unit. It ends in _verb, because kvcts::museum, kvcts::rules and so on are the rooms behind them.
+// one translation unit. It ends in _verb, because kvcts::minimize, kvcts::rules and so on are the rooms behind them.
 #pragma once
 
 #include "cli/verb.hpp"
@@ -44,9 +44,6 @@ namespace kvcts::cli::minimize_verb {
 Action declare(Command& command, const Globals& globals);
 }
 namespace kvcts::cli::dump_verb {
-Action declare(Command& command, const Globals& globals);
-}
-namespace kvcts::cli::museum_verb {
 Action declare(Command& command, const Globals& globals);
 }
 namespace kvcts::cli::rules_verb {

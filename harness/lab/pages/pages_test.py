@@ -4,6 +4,7 @@ short ones: the night makes all."""
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
@@ -27,16 +28,82 @@ def rule_page() -> None:
     assert made["rules"] == len(kvcts("rules", "--list").out.splitlines()), made
 
 
+INDEX = """collection: all
+title: t
+entries:
+  - {id: M1, report: a/b#7, system: A, class: axis-permuted, data: confirmed, date: "2026", version: "1"}
+  - {id: M2, report: a/b#8, system: B, class: truncated, data: partial, date: "2026", version: "1"}
+"""
+CASE = """case: museum/m1-b-7
+title: NHD read as HND
+links: ["https://example.org", "https://github.com/a/b/pull/7"]
+steps: [{write: {request: A, to: P}}]
+expected: {outcome: FAIL, class: axis-permuted}
+controls: [{name: intended, as_intended: true}]
+"""
+GIVEN = "# not expressed: M2 a/b#8: no report says which bytes\n"
+# What replaces what in GIVEN + CASE, and the sentence about it.
+BROKEN = (
+    (GIVEN, "", "M2: expected cases or a line '# not expressed', found neither"),
+    (CASE, "", "M1: expected cases or a line '# not expressed', found neither"),
+    (GIVEN, GIVEN + "# not expressed: M1 a/b#7: why\n", "M1: expected cases or a line '# not expressed', found both"),
+    (GIVEN, GIVEN * 2, "M2: expected one line '# not expressed', found another"),
+    ("M2 a/b#8:", "M2:", "expected '# not expressed: ID REPOSITORY#NUMBER: REASON', found '# not expressed: M2: no"),
+    ("M2 a/b#8", "M3 a/b#8", "expected an entry of cases/museum/index with that report, found '# not expressed: M3 a/b#8"),
+    ("M2 a/b#8", "M2 a/b#9", "expected an entry of cases/museum/index with that report, found '# not expressed: M2 a/b#9"),
+    ("museum/m1-b-7", "museum/first", "museum/first: expected museum/m<number>-..., with an entry"),
+    ("museum/m1-b-7", "museum/m4-b-7", "museum/m4-b-7: expected museum/m<number>-..., with an entry"),
+    ("pull/7", "pull/70", "museum/m1-b-7: expected a link to a/b#7; add it to 'links'"),
+    ("class: axis-permuted", "class: truncated", "the class of M1, axis-permuted, found truncated"),
+    (", class: axis-permuted", "", "the class of M1, axis-permuted, found none"),
+    ("steps: [{write: {request: A, to: P}}]\n", "", "museum/m1-b-7: expected memory and steps, found neither"),
+    ("controls: [{name: intended, as_intended: true}]\n", "", "museum/m1-b-7: expected a control, found none"),
+)
+
+
+def museum_index() -> None:
+    """Every entry of the committed index has cases or a reason; what does not add up is refused in one sentence."""
+    entries = museum.read()
+    assert [entry["id"] for entry in entries] == [f"M{number:03}" for number in range(1, 223)], len(entries)
+    with tempfile.TemporaryDirectory(prefix="kvcts pages ") as folder:
+        cases = Path(folder) / "museum"
+        (cases / "index").mkdir(parents=True)
+        (cases / "index" / "all.yaml").write_text(INDEX)
+        for old, new, sentence in (("", "", ""), *BROKEN):
+            assert old in GIVEN + CASE, old
+            (cases / "a.yaml").write_text((GIVEN + CASE).replace(old, new) if old else GIVEN + CASE)
+            try:
+                first, second = museum.read(Path(folder))
+                assert not sentence, f"expected {sentence!r}, found nothing wrong"
+                assert (first["link"], second["reason"]) == ("https://github.com/a/b/pull/7", "no report says which bytes")
+            except RuntimeError as found:
+                assert sentence and sentence in str(found), f"expected {sentence!r}, found {str(found)!r}"
+
+
 def museum_rows() -> None:
-    entries = kvcts_json("museum", "--system", "UCX")["entries"]
-    assert len(entries) >= 2 and all(
-        museum.line(e)[6].startswith(("FAIL", "HANG", "CRASH")) for e in entries if e["expressed"]
-    ), entries
-    wrong = entries[0] | {"caught": False, "named": False}
-    assert museum.line(wrong)[6].startswith("**missed**") and museum.line(wrong | {"caught": True})[6].startswith(
-        "**misnamed**"
-    )
-    assert wrong["id"] in museum.unwaived([wrong]), "an entry that is missed needs a waiver"
+    """How an entry fared, by the results of its cases and controls."""
+    entry = museum.read()[0]
+    name = entry["cases"][0]["case"]
+    control = f"{name}#{entry['cases'][0]['controls'][0]['name']}"
+
+    def judged(outcome: str, fault_class: str, verdict: str = "as expected") -> dict:
+        case = {"outcome": outcome, "message": "why", "diagnosis": {"fault_class": fault_class} if fault_class else {}}
+        return museum.judge(entry, {name: case, control: {"verdict": verdict}})
+
+    for outcome, fault_class, ends in (
+        ("FAIL", "axis-permuted", "FAIL axis-permuted"),
+        ("HANG", "hang-transfer", "**misnamed**: HANG hang-transfer"),
+        ("FAIL", "", "**misnamed**: FAIL, not named"),
+        ("REFUSED", "", "**misnamed**: REFUSED"),
+        ("PASS", "", "**missed**: PASS"),
+        ("SKIPPED", "", "**missed**: SKIPPED"),
+        ("ERROR", "", "**missed**: ERROR: why"),
+    ):
+        assert museum.line(judged(outcome, fault_class))[6] == ends, (outcome, museum.line(judged(outcome, fault_class)))
+    assert museum.judge(entry, {})["ending"] == "NOT_RUN"
+    right = judged("FAIL", "axis-permuted")
+    assert right["controls_good"] == 1 and judged("FAIL", "axis-permuted", "XFAIL")["controls_good"] == 0
+    assert museum.unwaived([judged("PASS", "")]) ^ museum.unwaived([right]) == {entry["id"]}, "a missed entry needs a waiver"
 
 
 def sabotage_rows() -> None:
@@ -83,7 +150,7 @@ def names() -> None:
 
 def main() -> None:
     need_program()
-    for part in (rule_page, museum_rows, sabotage_rows, kept_sections, held_floors, names):
+    for part in (rule_page, museum_index, museum_rows, sabotage_rows, kept_sections, held_floors, names):
         part()
 
 

@@ -26,10 +26,10 @@ def table(head: list[str], rows: Iterable[list]) -> str:
     return "".join("| " + " | ".join(map(str, row)) + " |\n" for row in lines)
 
 
-def documents(folder: str) -> list[dict]:
+def documents(folder: str, cases: Path = ROOT / "cases") -> list[dict]:
     return [
         document
-        for path in sorted((ROOT / "cases" / folder).glob("*.yaml"))
+        for path in sorted((cases / folder).glob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text())
         if document
     ]
