@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 #include "kernels/walk.hpp"
 
 namespace kvcts::kernels {

@@ -8,7 +8,7 @@
 #include "kernels/intervals.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 
 namespace kvcts::kernels {
 namespace {

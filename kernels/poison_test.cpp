@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 #include "layout/error.hpp"
 
 namespace kvcts::kernels {

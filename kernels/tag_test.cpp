@@ -9,7 +9,7 @@
 #include <random>
 
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 #include "layout/error.hpp"
 
 namespace kvcts::kernels {

@@ -9,7 +9,7 @@
 
 #include "certificate/error.hpp"
 #include "certificate/key_file.hpp"
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::certificate {
 namespace {

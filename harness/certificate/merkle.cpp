@@ -71,36 +71,4 @@ Digest leaf_hash(std::string_view record) {
 
 Digest root_of(const std::vector<Digest>& leaves) { return leaves.empty() ? sha256("") : root(leaves); }
 
-std::vector<Digest> proof_of(const std::vector<Digest>& leaves, std::size_t index) {
-  std::vector<Digest> downwards;
-  for (std::span<const Digest> rest(leaves); rest.size() > 1;) {
-    const std::size_t k = split(rest.size());
-    const bool left = index < k;
-    downwards.push_back(root(left ? rest.subspan(k) : rest.first(k)));
-    rest = left ? rest.first(k) : rest.subspan(k);
-    if (!left) index -= k;
-  }
-  return {downwards.rbegin(), downwards.rend()};
-}
-
-Digest root_from(const Digest& leaf, std::size_t index, std::size_t size, const std::vector<Digest>& proof) {
-  if (index >= size) throw Error("record " + std::to_string(index) + " of " + std::to_string(size) + " cannot be proved");
-  Digest found = leaf;
-  std::size_t last = size - 1, used = 0;
-  while (last > 0) {
-    if (index % 2 == 1 || index == last) {
-      while (index % 2 == 0 && index != 0) index /= 2, last /= 2;  // a node without a sibling moves up unchanged
-      if (index == 0 && last == 0) break;
-      if (used == proof.size()) throw Error("a proof ends too early");
-      found = node(proof[used++], found);
-    } else {
-      if (used == proof.size()) throw Error("a proof ends too early");
-      found = node(found, proof[used++]);
-    }
-    index /= 2, last /= 2;
-  }
-  if (used != proof.size()) throw Error("a proof is too long");
-  return found;
-}
-
 }  // namespace kvcts::certificate

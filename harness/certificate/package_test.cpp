@@ -8,7 +8,7 @@
 #include "certificate/envelope.hpp"
 #include "certificate/error.hpp"
 #include "certificate/key_file.hpp"
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::certificate {
 namespace {
@@ -153,15 +153,6 @@ TEST_F(PackageTest, ARotatedKeyIsFollowedFromTheOldOne) {
   EXPECT_NE(wrong(read_package(write_package(package, read_key(file)), old)), "");
   package.rotations = rotations_of(file);
   EXPECT_EQ(wrong(read_package(write_package(package, read_key(file)), old)), "");
-}
-
-TEST_F(PackageTest, OneRecordOfTenThousandIsProvedAlone) {
-  const Package large = sample(10'000);
-  const Reading reading = read_package(write_package(large, key_), key_.public_key());
-  ASSERT_EQ(wrong(reading), "");
-  std::vector<Digest> leaves;
-  for (const json& record : reading.package.records) leaves.push_back(leaf_hash(record.dump()));
-  EXPECT_EQ(root_from(leaf_hash(large.records[4321].dump()), 4321, leaves.size(), proof_of(leaves, 4321)), root_of(leaves));
 }
 
 TEST_F(PackageTest, HasNoPrivateKeyInIt) {

@@ -76,8 +76,6 @@ static_assert(same_shape<decltype(Driver::unmap), decltype(&cuMemUnmap)>);
 static_assert(same_shape<decltype(Driver::reserve), decltype(&cuMemAddressReserve)>);
 static_assert(same_shape<decltype(Driver::free_reserved), decltype(&cuMemAddressFree)>);
 static_assert(same_shape<decltype(Driver::set_access), decltype(&cuMemSetAccess)>);
-static_assert(same_shape<decltype(Driver::export_handle), decltype(&cuMemExportToShareableHandle)>);
-static_assert(same_shape<decltype(Driver::import_handle), decltype(&cuMemImportFromShareableHandle)>);
 static_assert(same_shape<decltype(Driver::granularity), decltype(&cuMemGetAllocationGranularity)>);
 static_assert(same_shape<decltype(Driver::ipc_open), decltype(&cuIpcOpenMemHandle)>);
 static_assert(same_shape<decltype(Driver::ipc_export), decltype(&cuIpcGetMemHandle)>);

@@ -138,8 +138,6 @@ struct Uuid {
   F(unmap, "cuMemUnmap", false, (Address, std::size_t))                                                       \
   F(set_access, "cuMemSetAccess", false, (Address, std::size_t, const Access*, std::size_t))                  \
   F(granularity, "cuMemGetAllocationGranularity", false, (std::size_t*, const AllocationProperties*, int))    \
-  F(export_handle, "cuMemExportToShareableHandle", false, (void*, AllocationHandle, int, unsigned long long)) \
-  F(import_handle, "cuMemImportFromShareableHandle", false, (AllocationHandle*, void*, int))                  \
   F(ipc_export, "cuIpcGetMemHandle", true, (IpcHandle*, Address))                                             \
   F(ipc_open, "cuIpcOpenMemHandle_v2", true, (Address*, IpcHandle, unsigned))                                 \
   F(ipc_close, "cuIpcCloseMemHandle", true, (Address))                                                        \

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "device/device_testing.hpp"
 #include "device/memory.hpp"
+#include "device/testing/device.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "testing/checkout.hpp"
 

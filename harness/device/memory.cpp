@@ -72,42 +72,7 @@ class VmmMemory final : public Allocation {
       throw;
     }
   }
-  VmmMemory(const Gpu& gpu, std::span<const Piece> pieces) : gpu_(gpu), driver_(gpu.driver()) {
-    std::uint64_t whole = 0;
-    for (const Piece& piece : pieces) whole += piece.bytes;
-    bytes_ = whole;
-    try {
-      reserve(whole, 0);
-      std::uint64_t at = 0;
-      for (const Piece& piece : pieces) {
-        AllocationHandle handle = 0;
-        check(driver_,
-              driver_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(piece.descriptor)), 1),
-              "importing a piece of another process's device memory");
-        adopt(handle, at, piece.bytes);
-        at += piece.bytes;
-      }
-      allow();
-    } catch (...) {
-      close();
-      throw;
-    }
-  }
   ~VmmMemory() override { close(); }
-
-  std::vector<Piece> export_pieces() const override {
-    std::vector<Piece> out;
-    for (const Mapped& piece : pieces_) {
-      int descriptor = -1;
-      const Status status = driver_.export_handle(&descriptor, piece.handle, 1, 0);
-      if (status != status::success) {
-        for (const Piece& made : out) ::close(made.descriptor);
-        check(driver_, status, "exporting device memory as a descriptor");
-      }
-      out.push_back({descriptor, piece.bytes});
-    }
-    return out;
-  }
 
  private:
   struct Mapped {
@@ -234,11 +199,6 @@ std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint6
       return std::make_unique<RegisteredMemory>(gpu, bytes, existing);
   }
   return std::make_unique<DeviceMemory>(gpu, bytes);
-}
-
-std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Allocation::Piece> pieces) {
-  if (std::string why = lack(gpu, MemoryKind::vmm); !why.empty()) throw Error{status::not_supported, std::move(why)};
-  return std::make_unique<VmmMemory>(gpu, pieces);
 }
 
 void Buffer::write(std::span<const std::uint8_t> from, Stream stream) {

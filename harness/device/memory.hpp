@@ -32,13 +32,6 @@ class Allocation {
   Address address() const { return address_; }  ///< for the device
   std::uint8_t* host() const { return host_; }  ///< nullptr where the host cannot access it
   std::uint64_t bytes() const { return bytes_; }
-  /// VMM only: descriptor and bytes of each piece, in order; empty for other kinds. The descriptors are duplicates:
-  /// the caller closes them.
-  struct Piece {
-    int descriptor{-1};
-    std::uint64_t bytes{0};
-  };
-  virtual std::vector<Piece> export_pieces() const { return {}; }
 
  protected:
   Address address_{0};
@@ -48,8 +41,6 @@ class Allocation {
 /// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: new pages.
 /// Throws Error; status::not_supported for a kind that the device lacks.
 std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint64_t bytes, void* existing = nullptr);
-/// Maps the pieces of another process's VMM allocation side by side. The caller keeps the descriptors.
-std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Allocation::Piece> pieces);
 
 /// Plain device memory for tables, results and tests, readable up to the next 16-byte boundary past its end.
 class Buffer {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "device/device_testing.hpp"
+#include "device/testing/device.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/ranges.hpp"
 #include "kernels/poison.hpp"
@@ -92,29 +92,6 @@ TEST(Memory, MemoryOfSomebodyElseIsRegistered) {
   }
   EXPECT_EQ(static_cast<unsigned char*>(pages)[65535], 0x5a);
   ::free(pages);
-}
-
-TEST(Memory, MappedMemoryLiesInSeveralPiecesThatAnotherProcessCanMap) {
-  if (!lack(gpu(), MemoryKind::vmm).empty()) GTEST_SKIP() << lack(gpu(), MemoryKind::vmm);
-  const std::uint64_t bytes = std::uint64_t{16} << 20;
-  const auto memory = allocate(gpu(), MemoryKind::vmm, bytes);
-  const auto pieces = memory->export_pieces();
-  ASSERT_GE(pieces.size(), 3U);
-  std::uint64_t whole = 0;
-  for (const auto& piece : pieces) whole += piece.bytes;
-  EXPECT_GE(whole, bytes);
-  const auto out = pattern(bytes, 3);
-  OwnStream stream(gpu());
-  check(gpu().driver(), gpu().driver().copy_in(memory->address(), out.data(), bytes, stream), "in");
-  gpu().synchronize(stream);
-  // Imported next to the original, in this process: both mappings show the same bytes.
-  const auto again = import_pieces(gpu(), pieces);
-  std::vector<std::uint8_t> in(bytes);
-  check(gpu().driver(), gpu().driver().copy_out(in.data(), again->address(), bytes, stream), "out");
-  gpu().synchronize(stream);
-  EXPECT_NE(again->address(), memory->address());
-  EXPECT_EQ(in, out);
-  for (const auto& piece : pieces) ::close(piece.descriptor);
 }
 
 TEST(Memory, MoreThanThereIsIsAnErrorThatSaysHowMuch) {

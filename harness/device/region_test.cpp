@@ -1,7 +1,7 @@
 // Whole memory files in device memory: written and checked there, compared with the host's kernels.
 #include "device/region.hpp"
 
-#include "device/device_testing.hpp"
+#include "device/testing/device.hpp"
 #include "kernels/poison.hpp"
 
 namespace kvcts::device {

@@ -1,8 +1,8 @@
 // Streams, events and graphs: what is ordered, what is not, and what a graph captures.
 #include <cstring>
 
-#include "device/device_testing.hpp"
 #include "device/memory.hpp"
+#include "device/testing/device.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/plan.hpp"
 

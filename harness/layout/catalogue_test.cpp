@@ -1,7 +1,7 @@
 // Every layout of cases/layouts/ over several geometries and every cache scheme that it can hold.
 #include <gtest/gtest.h>
 
-#include "layout/catalogue_reader.hpp"
+#include "layout/testing/catalogue_reader.hpp"
 
 namespace kvcts::layout::testing {
 namespace {

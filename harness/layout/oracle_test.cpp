@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "layout/catalogue_reader.hpp"
+#include "layout/testing/catalogue_reader.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::layout::testing {

@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
-#include "layout/brute.hpp"
 #include "layout/template.hpp"
+#include "layout/testing/brute.hpp"
 
 namespace kvcts::layout::testing {
 namespace {

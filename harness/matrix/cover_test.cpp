@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "matrix/testing_support.hpp"
+#include "matrix/testing/committed.hpp"
 
 namespace kvcts::matrix {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "matrix/testing_support.hpp"
+#include "matrix/testing/committed.hpp"
 
 namespace kvcts::matrix {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "case/catalogue/case_file.hpp"
-#include "matrix/testing_support.hpp"
+#include "matrix/testing/committed.hpp"
 
 namespace kvcts::matrix {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "layout/template.hpp"
-#include "matrix/testing_support.hpp"
+#include "matrix/testing/committed.hpp"
 
 namespace kvcts::matrix {
 namespace {

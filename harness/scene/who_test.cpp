@@ -8,7 +8,7 @@
 
 #include "kernels/convert/element.hpp"
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 #include "scene/image.hpp"
 #include "scene/numbers.hpp"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/convert/convert.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/convert/testing/convert.hpp"
+#include "kernels/testing/reference.hpp"
 #include "layout/layout.hpp"
 
 namespace kvcts::kernels::convert {

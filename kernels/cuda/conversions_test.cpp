@@ -1,6 +1,6 @@
 // Conversions by the device kernels' bodies against kernels/convert/element.hpp and block.hpp, element by element.
 #include "kernels/cuda/conversions.hpp"
-#include "kernels/cuda/twin_testing.hpp"
+#include "kernels/cuda/testing/twin.hpp"
 #include "kernels/poison.hpp"
 
 namespace kvcts::cuda {

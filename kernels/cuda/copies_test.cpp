@@ -1,7 +1,7 @@
 // Relayout, scatter and gather by the device kernels' bodies against plain loops over coordinates.
 #include <numeric>
 
-#include "kernels/cuda/twin_testing.hpp"
+#include "kernels/cuda/testing/twin.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "kernels/cuda/twin_testing.hpp"
+#include "kernels/cuda/testing/twin.hpp"
 
 namespace kvcts::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "kernels/cuda/ranges.hpp"
-#include "kernels/cuda/twin_testing.hpp"
+#include "kernels/cuda/testing/twin.hpp"
 #include "kernels/poison.hpp"
 
 namespace kvcts::cuda {

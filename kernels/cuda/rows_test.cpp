@@ -3,9 +3,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "kernels/cuda/rows.hpp"
-#include "kernels/cuda/twin_testing.hpp"
+#include "kernels/cuda/testing/twin.hpp"
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/testing/reference.hpp"
 
 namespace kvcts::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "run/store/sample.hpp"
 #include "run/store/store.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::report {
 namespace {

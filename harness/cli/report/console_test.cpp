@@ -9,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::report {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/report/template.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/write.hpp"
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::report {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "cli/exit.hpp"
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::cli {

@@ -454,27 +454,6 @@ EXPORT cuMemUnmap(Address address, std::size_t bytes) {
 EXPORT cuMemSetAccess(Address address, std::size_t bytes, const Access*, std::size_t) {
   return ::mprotect(host(address), bytes, PROT_READ | PROT_WRITE) == 0 ? status::success : status::invalid_value;
 }
-EXPORT cuMemExportToShareableHandle(void* out, AllocationHandle handle, int type, unsigned long long) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  const auto found = s.allocations.find(handle);
-  if (found == s.allocations.end() || type != 1) return status::invalid_value;
-  const int descriptor = ::dup(found->second.first);
-  std::memcpy(out, &descriptor, sizeof descriptor);
-  return descriptor < 0 ? status::invalid_value : status::success;
-}
-EXPORT cuMemImportFromShareableHandle(AllocationHandle* out, void* handle, int type) {
-  const int descriptor = ::dup(static_cast<int>(reinterpret_cast<std::intptr_t>(handle)));
-  struct stat file{};
-  if (type != 1 || descriptor < 0 || ::fstat(descriptor, &file) != 0) return status::invalid_value;
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  *out = s.next_handle++;
-  s.allocations[*out] = {descriptor, static_cast<std::uint64_t>(file.st_size)};
-  s.used_bytes += static_cast<std::uint64_t>(file.st_size);
-  return s.sticky;
-}
-
 EXPORT cuIpcGetMemHandle(IpcHandle* out, Address address) {
   State& s = state();
   const std::lock_guard lock(s.mutex);

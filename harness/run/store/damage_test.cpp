@@ -18,7 +18,7 @@
 #include <random>
 #include <set>
 
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 // Counts SQLite's syncs: a killed process cannot distinguish a store that syncs from one that does not; a power cut
 // could.

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <functional>
 
-#include "run/store/sample.hpp"
 #include "run/store/store.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::store {
 namespace {

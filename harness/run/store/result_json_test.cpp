@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts {
 namespace {

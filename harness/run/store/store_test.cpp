@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "run/store/rows.hpp"
-#include "run/store/sample.hpp"
 #include "run/store/schema.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::store {
 namespace {

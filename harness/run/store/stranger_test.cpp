@@ -9,8 +9,8 @@
 #include <random>
 
 #include "run/store/merge.hpp"
-#include "run/store/sample.hpp"
 #include "run/store/schema.hpp"
+#include "run/store/testing/sample.hpp"
 
 namespace kvcts::store {
 namespace {

@@ -1,7 +1,6 @@
 #include "scene/oracle/oracle.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/image.hpp"
 
@@ -181,24 +180,6 @@ std::string where(const ResolvedCase& c, const RegionRef& region, std::int64_t o
     if (!used) text += " (free slot)";
   }
   return text;
-}
-
-std::int64_t smallest_unit(const ResolvedCase& c) {
-  std::int64_t unit = std::numeric_limits<std::int64_t>::max();
-  for (const auto& group : c.groups) {
-    for (const auto* side : {&group.producer, &group.consumer}) {
-      for (const auto& plane : side->ranks.at(0).truth.planes) {
-        if (plane.component != layout::Component::data) continue;
-        std::int64_t here = 1;
-        const auto n = layout::normalised(plane);
-        for (auto m = n.modes.rbegin(); m != n.modes.rend(); ++m) {
-          if (m->axis == Axis::channel && m->stride == layout::bits(plane.dtype)) here = m->extent;
-        }
-        unit = std::min(unit, here);
-      }
-    }
-  }
-  return unit == std::numeric_limits<std::int64_t>::max() ? 1 : unit;
 }
 
 }  // namespace kvcts::oracle

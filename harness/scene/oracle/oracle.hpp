@@ -50,7 +50,4 @@ std::uint64_t output_key(const ResolvedCase& resolved);
 /// "K layer 0 block 3 slot 2 head 1 channel 5", "padding", "guard below", "guard above".
 std::string where(const ResolvedCase& resolved, const RegionRef& region, std::int64_t allocation_offset);
 
-/// Smallest number of adjacent channels on either side: the least that code under test can move.
-std::int64_t smallest_unit(const ResolvedCase& resolved);
-
 }  // namespace kvcts::oracle

@@ -255,20 +255,6 @@ TEST(Oracle, ACaseThatMovesNothingHasItsContentFromTheStart) {
   }
 }
 
-TEST(Oracle, SmallestUnitIsTheShortestRunOfChannels) {
-  EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x K B H N C")), 8);
-  EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }")), 1);
-  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C")), 8)
-      << "x is 16 bytes: 8 of fp16";
-  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C", layout::Dtype::fp32)), 4);
-  auto scaled = make("L x K B N H C", "L x K B H N C");
-  auto& planes = scaled.groups[0].producer.ranks[0].truth.planes;
-  planes.push_back(planes.front());
-  planes.back().component = layout::Component::scale;
-  std::erase_if(planes.back().modes, [](const layout::Mode& m) { return m.axis == Axis::channel; });
-  EXPECT_EQ(smallest_unit(scaled), 8) << "scales are not asked";
-}
-
 TEST(Oracle, WhereSpeaksOfGuardsPaddingAndContent) {
   const auto c = make("K x L x B N { H C ; pad 3 }", "L x K B N H C");
   const auto region = regions(c, Side::producer).front();

@@ -1,5 +1,6 @@
-// Random memories and tables. Compares the truth with bits moved one by one between lists of points (layout/brute.hpp), and
-// with the machine on the same sequence. They share no arithmetic, so agreement of both means no false alarm.
+// Random memories and tables. Compares the truth with bits moved one by one between lists of points
+// (layout/testing/brute.hpp), and with the machine on the same sequence. They share no arithmetic, so agreement of both
+// means no false alarm.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -8,8 +9,8 @@
 #include <numeric>
 
 #include "kernels/poison.hpp"
-#include "kernels/reference.hpp"
-#include "layout/brute.hpp"
+#include "kernels/testing/reference.hpp"
+#include "layout/testing/brute.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
 #include "scene/testing/scripts.hpp"

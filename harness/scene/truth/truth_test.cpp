@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "kernels/convert/element.hpp"
-#include "kernels/reference.hpp"
-#include "layout/catalogue_reader.hpp"
+#include "kernels/testing/reference.hpp"
+#include "layout/testing/catalogue_reader.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/testing/scripts.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "diagnose/explain.hpp"
 #include "diagnose/observe.hpp"
-#include "layout/brute.hpp"
+#include "layout/testing/brute.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/truth/truth.hpp"
 

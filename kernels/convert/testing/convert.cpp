@@ -1,4 +1,4 @@
-#include "kernels/convert/convert.hpp"
+#include "kernels/convert/testing/convert.hpp"
 
 #include <algorithm>
 #include <cstring>

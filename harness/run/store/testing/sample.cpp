@@ -1,4 +1,4 @@
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@
 #include "cli/report/vocabulary.hpp"
 #include "matrix/ids.hpp"
 #include "matrix/select.hpp"
-#include "run/store/sample.hpp"
+#include "run/store/testing/sample.hpp"
 #include "testing/checkout.hpp"
 
 namespace {

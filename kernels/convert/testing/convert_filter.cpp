@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convert/convert.hpp"
+#include "kernels/convert/testing/convert.hpp"
 
 namespace {
 
