@@ -5,7 +5,6 @@
 #include <set>
 #include <vector>
 
-#include "cli/report/template.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/view.hpp"
 #include "matrix/ids.hpp"
@@ -75,14 +74,6 @@ std::string cell_text(std::string_view text) {
   return out;
 }
 
-std::string_view tone(const Compatibility::Cell& cell) {
-  if (cell.unexpected > 0) return "bad";
-  const auto of = [&](Outcome o) { return cell.outcome[static_cast<std::size_t>(o)]; };
-  if (of(Outcome::fail) + of(Outcome::hang) + of(Outcome::crash) + of(Outcome::flaky) + of(Outcome::error) > 0)
-    return "known";
-  return of(Outcome::pass) > 0 ? "good" : "none";
-}
-
 }  // namespace
 
 Compatibility compatibility(const store::RunReader& reader) {
@@ -148,40 +139,6 @@ void write_markdown(const Compatibility& table, std::ostream& out) {
       out << '\n';
     }
   }
-}
-
-void write_html(const Compatibility& table, std::ostream& out) {
-  std::string sections, contents;
-  for (const auto& part : parts(table)) {
-    const std::string anchor = fmt::format("engine-{}", contents.size());
-    contents += fmt::format("<li><a href=\"#{}\">{}</a></li>", anchor, escaped(part.engine));
-    sections += fmt::format(
-        "<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">Engine {1}</h2><div class=\"wide\" tabindex=\"0\" role=\"region\" "
-        "aria-labelledby=\"{0}\">"
-        "<table class=\"compat\"><caption>{2} by dtype</caption><thead><tr><th scope=\"col\">Producer</th><th "
-        "scope=\"col\">Consumer</th>",
-        anchor, escaped(part.engine), plural(static_cast<std::int64_t>(part.pairs.size()), "pair"));
-    for (const auto& dtype : part.dtypes) sections += "<th scope=\"col\">" + escaped(dtype) + "</th>";
-    sections += "</tr></thead><tbody>\n";
-    for (const auto& pair : part.pairs) {
-      sections += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td>", escaped(pair.first), escaped(pair.second));
-      for (const auto& dtype : part.dtypes) {
-        const auto* cell = cell_at(table, part, pair, dtype);
-        sections += cell ? fmt::format("<td class=\"c-{}\">{}</td>", tone(*cell), cell_words(*cell)) : "<td></td>";
-      }
-      sections += "</tr>\n";
-    }
-    sections += "</tbody></table></div></section>\n";
-  }
-  out << fill(compatibility_template(), {{"suite", table.suite},
-                                         {"style", std::string(page_style())},
-                                         {"headline", table.headline},
-                                         {"version", table.version},
-                                         {"started", table.started},
-                                         {"selection", table.selection},
-                                         {"legend", std::string(legend) + left_out(table)},
-                                         {"contents", contents},
-                                         {"sections", sections}});
 }
 
 }  // namespace kvcts::report

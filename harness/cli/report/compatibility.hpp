@@ -1,4 +1,4 @@
-// Which caches work together: the cases of a run by producer, consumer, dtype and engine, as pages to keep beside a release.
+// Which caches work together: the cases of a run by producer, consumer, dtype and engine, as a page for a release.
 #pragma once
 
 #include <array>
@@ -33,6 +33,5 @@ Compatibility compatibility(const store::RunReader& reader);
 std::string cell_words(const Compatibility::Cell& cell);
 
 void write_markdown(const Compatibility& table, std::ostream& out);
-void write_html(const Compatibility& table, std::ostream& out);
 
 }  // namespace kvcts::report

@@ -12,10 +12,9 @@ namespace kvcts::report {
 std::string fill(std::string_view page, const std::map<std::string, std::string, std::less<>>& values);
 
 /// Texts of reports/templates, built into the program so that it finds them wherever it is installed.
-std::string_view page_template();           ///< index.html
-std::string_view page_style();              ///< report.css
-std::string_view page_script();             ///< *.js, one after the other
-std::string_view compatibility_template();  ///< compatibility.html
-std::string_view certificate_template();    ///< certificate.html
+std::string_view page_template();         ///< index.html
+std::string_view page_style();            ///< report.css
+std::string_view page_script();           ///< *.js, one after the other
+std::string_view certificate_template();  ///< certificate.html
 
 }  // namespace kvcts::report

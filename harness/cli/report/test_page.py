@@ -594,7 +594,7 @@ class PageTest(unittest.TestCase):
 
     # ---- other pages ----
 
-    def test_compatibility_pages(self):
+    def test_compatibility(self):
         out = Path(self.folder.name) / "compat"
         done = subprocess.run(
             [str(KVCTS), "report", str(self.run_folder), "--compat", "--out", str(out)],
@@ -630,13 +630,6 @@ class PageTest(unittest.TestCase):
         header = [c.strip() for c in part.splitlines()[2].strip("|").split("|")]
         row = next(line for line in part.splitlines() if line.startswith(f"| {one['producer']} | {one['consumer']} |"))
         self.assertIn("HANG 1", dict(zip(header, [c.strip() for c in row.strip("|").split("|")], strict=True))[one["dtype"]])
-        page = self.browser.open(out / "compatibility.html")
-        self.assertEqual(page.problems, [])
-        self.assertEqual(len(page.requests), 1)
-        cells = page.evaluate("[...document.querySelectorAll('td')].map(x => x.innerText)")
-        self.assertTrue(any("HANG 1!" in cell for cell in cells))
-        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 1400)
-        page.close()
 
     def test_without_the_case_data_the_filter_still_knows_axes(self):
         done = subprocess.run(

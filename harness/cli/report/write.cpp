@@ -40,13 +40,12 @@ Files write_reports(const store::RunReader& reader, const RunView& view, const f
   return {json.keep(), junit.keep(), html.keep()};
 }
 
-CompatibilityFiles write_compatibility(const store::RunReader& reader, const fs::path& directory) {
+fs::path write_compatibility(const store::RunReader& reader, const fs::path& directory) {
   make_directory(directory);
   const Compatibility table = compatibility(reader);
-  WholeFile markdown(directory / "compatibility.md", role, advice), html(directory / "compatibility.html", role, advice);
+  WholeFile markdown(directory / "compatibility.md", role, advice);
   write_markdown(table, markdown.out());
-  write_html(table, html.out());
-  return {markdown.keep(), html.keep()};
+  return markdown.keep();
 }
 
 void write_json(const store::RunReader& reader, const RunView& view, std::ostream& out) {

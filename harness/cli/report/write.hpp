@@ -19,11 +19,8 @@ struct Files {
 Files write_reports(const store::RunReader& reader, const RunView& view, const std::filesystem::path& directory,
                     matrix::Space* space = nullptr, const Comparison* since = nullptr);
 
-struct CompatibilityFiles {
-  std::filesystem::path markdown, html;
-};
-/// compatibility.md and compatibility.html of a run (compatibility.hpp), in the same way.
-CompatibilityFiles write_compatibility(const store::RunReader& reader, const std::filesystem::path& directory);
+/// compatibility.md of a run (compatibility.hpp), in the same way.
+std::filesystem::path write_compatibility(const store::RunReader& reader, const std::filesystem::path& directory);
 
 /// One document on its own, e.g. `kvcts report --json` to standard output.
 void write_json(const store::RunReader& reader, const RunView& view, std::ostream& out);

@@ -476,8 +476,7 @@ int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path
   return opening([&] {
     const auto reader = store::RunReader::open(directory);
     if (compatibility) {
-      const auto files = report::write_compatibility(reader, out.empty() ? directory : fs::path(out));
-      std::cout << fmt::format("{}\n{}\n", files.markdown.string(), files.html.string());
+      std::cout << report::write_compatibility(reader, out.empty() ? directory : fs::path(out)).string() << "\n";
       return int{exit_as_expected};
     }
     if (out.empty()) {

@@ -58,8 +58,7 @@ Action declare(Command& command, const Globals& globals) {
   auto compatibility = std::make_shared<bool>(false);
   command.add_option("RUN", *directory, "Folder of a run, which may be finished, killed or still running").required();
   command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
-  command.add_flag("--compat", *compatibility,
-                   "Write compatibility.md and compatibility.html instead: which producers work with which consumers");
+  command.add_flag("--compat", *compatibility, "Write compatibility.md instead: which producers work with which consumers");
   auto phases = std::make_shared<bool>(false);
   command.add_flag("--phases", *phases,
                    "Print how the time of passing cases divides into phases, and the share of checking");
