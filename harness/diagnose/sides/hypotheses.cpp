@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "diagnose/sides/hypotheses.hpp"
 
