@@ -52,15 +52,8 @@ Namer::Namer(const Observation& observation, Names& names, const Arena& arena, s
       names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
   }
   for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
-  learn();
-}
-
-void Namer::learn() {
   std::vector<Id> ids;
   names_.each([&](Id id) {
-    if (known_.size() <= id) known_.resize(id + 1);
-    if (known_[id]) return;
-    known_[id] = true;
     const auto kind = names_.at(id).kind;
     if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) ids.push_back(id);
   });
@@ -69,20 +62,12 @@ void Namer::learn() {
     for (std::size_t i = 0; i < ids.size(); ++i)
       signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
   }
-  const auto put = [&](const std::pair<std::uint64_t, Id>& entry) {
-    std::size_t at = entry.first & (table_.size() - 1);
+  table_.assign(std::bit_ceil(ids.size() * 2 + 2), {0, hole});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::size_t at = signatures[i] & (table_.size() - 1);
     while (table_[at].second != hole) at = (at + 1) & (table_.size() - 1);
-    table_[at] = entry;
-  };
-  count_ += ids.size();
-  if (table_.size() < count_ * 2 + 2) {
-    std::vector<std::pair<std::uint64_t, Id>> old(std::bit_ceil(count_ * 2 + 2), {0, hole});
-    old.swap(table_);
-    for (const auto& entry : old) {
-      if (entry.second != hole) put(entry);
-    }
+    table_[at] = {signatures[i], ids[i]};
   }
-  for (std::size_t i = 0; i < ids.size(); ++i) put({signatures[i], ids[i]});
 }
 
 Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {

@@ -42,8 +42,6 @@ class Namer {
   Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
   Who who(std::size_t check, int backing, std::int64_t offset) const;
   bool is(const Who& who, std::size_t check, int backing, std::int64_t offset) const;
-  /// Adds the names that were interned since.
-  void learn();
 
  private:
   /// Enough passes to leave one or two candidates for any bytes; the other passes decide between those.
@@ -52,8 +50,6 @@ class Namer {
   Names& names_;
   /// Signatures of the first passes, each with its name: an open hash table that chains names sharing a signature.
   std::vector<std::pair<std::uint64_t, Id>> table_;
-  std::vector<bool> known_;  ///< by Id
-  std::size_t count_{0};     ///< of entries in the table
   mutable std::vector<Rendering> renderings_;
 };
 

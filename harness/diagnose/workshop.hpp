@@ -12,7 +12,7 @@
 
 #include "case/outcome.hpp"
 #include "diagnose/explain.hpp"
-#include "diagnose/predict.hpp"
+#include "diagnose/name_player.hpp"
 #include "diagnose/rehearsal.hpp"
 #include "diagnose/sighting.hpp"
 #include "scene/faults/variants.hpp"

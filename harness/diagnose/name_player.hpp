@@ -1,5 +1,5 @@
-// The names of all bytes after a tape: what a hypothesis leaves. The truth's names come from the painter (truth.hpp); these
-// only find what is still wrong when one hypothesis is assumed true.
+// The names of all bytes after a tape. The truth's names come from the painter (truth.hpp); these say where the bytes were
+// that a step took.
 #pragma once
 
 #include "scene/machine/tape.hpp"
@@ -36,8 +36,5 @@ class NamePlayer {
 
 /// The first code of a row.
 Who name_of(const RowOp& row);
-
-/// The tape's checks; bytes that need no comparison there are as intended (`meant`).
-Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant);
 
 }  // namespace kvcts::script

@@ -1,6 +1,4 @@
-#include "diagnose/predict.hpp"
-
-#include <algorithm>
+#include "diagnose/name_player.hpp"
 
 namespace kvcts::script {
 
@@ -128,25 +126,6 @@ void NamePlayer::decode(const Op& op) {
   if (d.power > 0) who.scale = reference(d.scale, nullptr), who.global_scale = reference(d.global_scale, nullptr);
   who.power = who.scale == 0 && who.global_scale == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(d.power);
   for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_backing, op.dst + who.byte, names_.intern(who));
-}
-
-Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant) {
-  Truth out;
-  out.ending = tape.ending, out.events = tape.events;
-  NamePlayer player(tape, names);
-  for (std::size_t i = 0; i < tape.ops.size(); ++i) {
-    if (tape.ops[i].kind != Op::Kind::check) continue;
-    player.until(i);
-    Checkpoint check;
-    check.step = tape.checks.at(tape.ops[i].extra);
-    check.images.assign(player.images().begin(),
-                        player.images().begin() + static_cast<std::ptrdiff_t>(arena.backings().size()));
-    const auto same =
-        std::find_if(meant.checks.begin(), meant.checks.end(), [&](const Checkpoint& c) { return c.step == check.step; });
-    if (same != meant.checks.end()) check.any = same->any, check.memory = same->memory;
-    out.checks.push_back(std::move(check));
-  }
-  return out;
 }
 
 }  // namespace kvcts::script
