@@ -66,12 +66,11 @@ class Bench {
   std::vector<Row> rows_;
 };
 
-/// A named group of rows; defining one registers it. `table`: only run for --table.
+/// A named group of rows; defining one registers it.
 struct Family {
-  Family(std::string_view name, void (*add)(Bench&), bool table = false);
+  Family(std::string_view name, void (*add)(Bench&));
   std::string name{};
   void (*add)(Bench&);
-  bool table;
 };
 /// All families, by name.
 std::vector<const Family*> families();

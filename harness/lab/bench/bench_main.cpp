@@ -29,7 +29,7 @@ struct Options {
   std::string json_file, tensor;
   double seconds{0.6};
   int least{5};
-  bool table{false}, quick{false}, list{false};
+  bool quick{false}, list{false};
 };
 
 /// Two buffers of one size, on huge pages if the system has them: the same for kernels and yardsticks.
@@ -112,7 +112,6 @@ class Program {
     for (const int threads : options_.threads) {
       bool headed = false;
       for (const Family* family : families()) {
-        if (family->table != options_.table) continue;
         Bench bench(buffers[0], buffers[1], threads, options_.quick);
         family->add(bench);
         for (const Row& row : bench.rows()) {
@@ -175,7 +174,6 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file, "write all numbers to this file");
   app.add_option("--tensor", options.tensor, "write a position-coded fp16 tensor of --size to this file, measure nothing");
-  app.add_flag("--table", options.table, "every layout of the catalogue with every dtype, instead");
   app.add_flag("--quick", options.quick, "every row once on small buffers: that it runs, not how fast");
   app.add_flag("--list", options.list, "name the rows, measure nothing");
   CLI11_PARSE(app, argc, argv);
@@ -183,10 +181,7 @@ int run(int argc, char** argv) {
     options.threads = {1};
     if (kernels::processors() > 1) options.threads.push_back(kernels::processors());
   }
-  if (app.count("--size") == 0) {
-    if (options.table) options.mib = {256};
-    if (options.quick || options.list) options.mib = {4};
-  }
+  if (app.count("--size") == 0 && (options.quick || options.list)) options.mib = {4};
   if (!options.tensor.empty()) {
     write_tensor(options.tensor, options.mib.front() << 20);
     return 0;

@@ -30,9 +30,7 @@ std::vector<const Family*>& registered() {
 
 }  // namespace
 
-Family::Family(std::string_view family, void (*rows)(Bench&), bool only_table) : name(family), add(rows), table(only_table) {
-  registered().push_back(this);
-}
+Family::Family(std::string_view family, void (*rows)(Bench&)) : name(family), add(rows) { registered().push_back(this); }
 
 std::vector<const Family*> families() {
   auto all = registered();

@@ -61,18 +61,6 @@ def test_a_row_without_target_is_never_short():
     assert "**" not in write_table.page([run([row("tags/c", 0.1, target=0)])])
 
 
-def test_layouts_make_a_matrix_and_reasons():
-    rows = [
-        row("table/x bf16 generate", 1.2),
-        row("table/x bf16 check", 0.3, why="short rows"),
-        row("table/y int4 generate", 0.7, why="short rows"),
-    ]
-    text = write_table.page([run(rows)])
-    assert "3 entries, of which 1 reach 0.8 and 1 are below 0.4" in text
-    assert "| `x` | 1.2 / **0.3** |  |" in text
-    assert "| short rows | 2 | 0.30 | `x bf16 check` |" in text
-
-
 def test_peers_and_what_was_skipped():
     peers = {
         "program": "peers.py",

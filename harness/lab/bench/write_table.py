@@ -2,7 +2,7 @@
 
     write_table.py PAGE FILE.json...
 
-Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page states
+Each file is one run: `kvcts_bench --json` or `peers.py --json`. The page states
 machine and date of each run. A run on buffers that fit the caches (`kvcts_bench --size 1`) gets no table: it shows
 how fast the arithmetic of rows below target is alone. Runs made with --quick are refused: their times mean nothing."""
 
@@ -12,8 +12,6 @@ import json
 import pathlib
 import sys
 
-SHORT = 0.8  # the page explains table entries below this
-LEAST = 0.4  # no entry should be below this
 CACHED = 2 << 20  # buffers up to this size stay in a processor's caches
 
 
@@ -97,51 +95,6 @@ def rows_page(run, cached):
     return "\n".join(out)
 
 
-def layouts_page(run):
-    """Every layout with every dtype."""
-    entries = collections.defaultdict(dict)
-    dtypes = set()
-    for row in run["rows"]:
-        layout, dtype, verb = row["name"].removeprefix("table/").split(" ")
-        entries[layout][dtype, verb] = row
-        dtypes.add(dtype)
-    dtypes = sorted(dtypes)
-
-    def cell(found, dtype):
-        values = [found.get((dtype, verb)) for verb in ("generate", "check")]
-        return " / ".join(f"**{v['ratio']:.1f}**" if v["ratio"] < LEAST else f"{v['ratio']:.1f}" for v in values if v) or ""
-
-    size, threads = run["rows"][0]["buffer_bytes"], run["rows"][0]["threads"]
-    ratios = [row["ratio"] for row in run["rows"]]
-    reasons = collections.defaultdict(list)
-    for row in run["rows"]:
-        if row["ratio"] < SHORT:
-            reasons[row["why"]].append(row)
-    explained = []
-    for why, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        worst = min(rows, key=lambda row: row["ratio"])
-        explained.append([why, str(len(rows)), f"{worst['ratio']:.2f}", f"`{worst['name'].removeprefix('table/')}`"])
-    return "\n".join(
-        [
-            "## Every layout with every dtype\n",
-            machine_line(run),
-            "",
-            f"Generate against memset / check against memcmp, {amount(size)}, {threads} "
-            f"thread{'s' if threads > 1 else ''}: {len(ratios)} entries, of which "
-            f"{sum(r >= SHORT for r in ratios)} reach {SHORT} and {sum(r < LEAST for r in ratios)} are below {LEAST} "
-            f"(bold). The check compares every byte "
-            "of every allocation: tags in place, poison elsewhere. No entry: the layout cannot hold the dtype.\n",
-            table(
-                ["layout", *dtypes],
-                [[f"`{layout}`", *(cell(found, dtype) for dtype in dtypes)] for layout, found in sorted(entries.items())],
-            ),
-            f"### Why entries are below {SHORT}\n",
-            "Derived from the shape of the planes; perf was run on one cache of each kind, not on each entry.\n",
-            table(["why", "entries", "worst", "which"], explained),
-        ]
-    )
-
-
 def peers_page(run):
     lines = [
         [
@@ -174,7 +127,7 @@ def page_of(run, cached):
         return 2, peers_page(run)
     if not run["rows"]:
         sys.exit("write_table.py: a run without rows; see its `skipped`")
-    return (3, layouts_page(run)) if run["rows"][0]["family"] == "table" else (1, rows_page(run, cached))
+    return 1, rows_page(run, cached)
 
 
 def page(runs):

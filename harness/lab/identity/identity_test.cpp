@@ -1,6 +1,6 @@
 // Can every byte be identified? Three claims, verified by counting: names have unique signatures; units that code
 // under test can move collide in the deciding passes as rarely as computed; every bit pattern travels.
-// identity_report.py makes a page of the resulting tables.
+// With KVCTS_IDENTITY_ROWS in the environment the counts are printed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,7 @@ using layout::Dtype;
 
 constexpr std::uint64_t seed = 20;
 
-// A row of a table of the page that identity_report.py makes.
-void row_of_page(const std::string& row) {
+void print_row(const std::string& row) {
   if (std::getenv("KVCTS_IDENTITY_ROWS") != nullptr) std::cout << "row: " << row << std::endl;
 }
 
@@ -104,8 +103,8 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   std::sort(signatures.begin(), signatures.end());
   for (std::size_t i = 1; i < signatures.size(); ++i) crowd.colliding += signatures[i] == signatures[i - 1];
   EXPECT_EQ(crowd.colliding, 0);
-  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype), crowd.data, crowd.scales, crowd.globals,
-                          crowd.poison, crowd.colliding));
+  print_row(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype), crowd.data, crowd.scales, crowd.globals,
+                        crowd.poison, crowd.colliding));
 }
 INSTANTIATE_TEST_SUITE_P(Identity, Decoding, ::testing::ValuesIn(layout::all_dtypes()),
                          [](const auto& p) { return std::string(layout::name(p.param)); });
@@ -148,8 +147,8 @@ TEST(Identity, ASignatureHasRoomForItsNames) {
       const int total = std::min(least * naming_passes, 64);
       // Pairs among 2^20 names that agree by chance: (2^20)^2 / 2 / 2^total.
       EXPECT_LE(39 - total, -9);
-      row_of_page(fmt::format("| {} | {} | {} | {} | 2^{} |", layout::name(dtype), layout::name(component), least, total,
-                              39 - total));
+      print_row(fmt::format("| {} | {} | {} | {} | 2^{} |", layout::name(dtype), layout::name(component), least, total,
+                            39 - total));
     }
   }
 }
@@ -167,7 +166,7 @@ TEST(Identity, DecidingPassesMakeACollisionRarerThanTwoToTheMinus64) {
         EXPECT_LT((passes - 1) * unit * entropy, 64) << "one pass fewer would not do";
         row += fmt::format(" {} (2^-{}) |", passes, passes * unit * entropy);
       }
-      row_of_page(row);
+      print_row(row);
     }
   }
 }
@@ -226,8 +225,8 @@ TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
   const int bits = static_cast<int>(t.unit) * t.passes * kernels::entropy_bits(t.dtype, t.component);
   const double expected = std::ldexp(static_cast<double>(compared), -bits), sigma = std::sqrt(expected);
   EXPECT_NEAR(static_cast<double>(agree), expected, 5 * sigma + 1);
-  row_of_page(fmt::format("| {} | {} | {} | {} | 2^-{} | {:.0f} | {} |", layout::name(t.dtype), layout::name(t.component),
-                          t.unit, t.passes, bits, expected, agree));
+  print_row(fmt::format("| {} | {} | {} | {} | 2^-{} | {:.0f} | {} |", layout::name(t.dtype), layout::name(t.component),
+                        t.unit, t.passes, bits, expected, agree));
 }
 const std::vector<Trial> trials{
     {Dtype::e2m1, Component::data, 1, 1},   {Dtype::e2m1, Component::data, 1, 2},    {Dtype::e2m1, Component::data, 1, 4},
@@ -338,10 +337,10 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   if (dtype == Dtype::fp32) {
     EXPECT_EQ(kinds.size(), fp32_kinds.size());
   }
-  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype),
-                          dtype == Dtype::fp32 ? fmt::format("{} of {} kinds", kinds.size(), fp32_kinds.size())
-                                               : fmt::format("{} of {}", found.all, seen.size()),
-                          found.nan, found.infinite, found.negative_zero, found.subnormal));
+  print_row(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype),
+                        dtype == Dtype::fp32 ? fmt::format("{} of {} kinds", kinds.size(), fp32_kinds.size())
+                                             : fmt::format("{} of {}", found.all, seen.size()),
+                        found.nan, found.infinite, found.negative_zero, found.subnormal));
 }
 INSTANTIATE_TEST_SUITE_P(Identity, BitPatterns, ::testing::ValuesIn(layout::all_dtypes()),
                          [](const auto& p) { return std::string(layout::name(p.param)); });

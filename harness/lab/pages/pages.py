@@ -52,18 +52,13 @@ class Maker:
 
     def benchmarks(self, figures: dict) -> str:
         bench = self.program("kvcts_bench")
-        kernels, table, peers, cached = (self.out / f"bench-{name}.json" for name in ("kernels", "table", "peers", "cached"))
+        kernels, peers, cached = (self.out / f"bench-{name}.json" for name in ("kernels", "peers", "cached"))
         self.call(bench, "--json", kernels)
-        self.call(bench, "--table", "--json", table)
         self.call(bench, "--size", "1", "--json", cached)
         self.call(LAB / "bench" / "peers.py", bench, "--json", peers)
         page = self.out / "benchmarks.md"
-        self.call(LAB / "bench" / "write_table.py", page, kernels, table, peers, cached)
+        self.call(LAB / "bench" / "write_table.py", page, kernels, peers, cached)
         return page.read_text()
-
-    def identity(self, figures: dict) -> str:
-        self.program("kvcts_test_lab")
-        return self.call(LAB / "identity" / "identity_report.py", self.build)
 
     def random_faults(self, figures: dict) -> str:
         self.program("kvcts-random-faults")
@@ -100,7 +95,6 @@ def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
         "injected-faults": sabotage.page,
         "compatibility": compatibility.page,
         "benchmarks": maker.benchmarks,
-        "identity": maker.identity,
         "random-faults": maker.random_faults,
         "mutation": maker.mutation,
     }
