@@ -377,8 +377,7 @@ bool Workshop::attempt(FaultClass given_class, const std::string& words, std::si
   }
   if (agrees.best() == 0 && !plausible(step, body)) return false;
   changed[step] = {body};
-  const Agreement plain = agrees.best() > 0.99 ? agreement(step, action(step)) : Agreement{};
-  if (agrees.best() > 0.99 && agrees.better_than(plain)) {
+  if (agrees.best() > 0.99 && agrees.better_than(agreement(step, action(step)))) {
     auto& known = locals_[step];
     if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
       known.push_back({fault_class, words, changed});

@@ -1,5 +1,5 @@
-// Whole tensors from one dtype to another, quantised and back, element by element (element.hpp, block.hpp): what device
-// kernels are compared with. in and out must not overlap.
+// Whole tensors from one dtype to another, quantised and back, element by element: how tests compare element.hpp and
+// block.hpp with NumPy and ml_dtypes. in and out must not overlap.
 #pragma once
 
 #include <cstdint>
