@@ -8,6 +8,8 @@ namespace kvcts::engines::sabotage {
 namespace {
 
 constexpr std::chrono::microseconds nap{200};
+// With no task at all. Not wait(): that is a newer symbol of libstdc++ than a wheel may ask for.
+constexpr std::chrono::hours rest{24};
 
 /// True: it is over.
 bool stepped(const std::function<bool()>& step) {
@@ -43,7 +45,7 @@ void Later::run() {
   std::unique_lock lock(lock_);
   while (!ends_) {
     if (tasks_.empty()) {
-      changed_.wait(lock);
+      changed_.wait_for(lock, rest);
       continue;
     }
     meanwhile_();
