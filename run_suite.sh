@@ -23,6 +23,9 @@ usage: ./run_suite.sh [OPTION...]
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
            Make a folder (default: build/gpu-bundle) to take to a machine with a GPU: there, ./gpu-acceptance needs nothing
            but a driver.
+       ./run_suite.sh [OPTION...] wheel [FOLDER]
+           Make the Python wheels with the whole suite in them (default: build-wheel/dist), and try each: for .venv's Python,
+           and for 3.12 and everything newer where such a Python is here.
        ./run_suite.sh [OPTION...] VERB ...     Build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...).
 
   --no-install   Install nothing; name what is missing.
@@ -304,6 +307,8 @@ if [[ ! $verb =~ ^(install|build|self-test|pages|gpu-bundle)$ && ! -e /dev/nvidi
   export KVCTS_NO_CUDA=1
 fi
 
+if [[ $verb == wheel ]]; then engines=0; fi
+
 if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
   for room in "$@"; do
     [[ -f $root/harness/$room/CMakeLists.txt || $room =~ ^(kernels|golden)(/|$) && -f $root/$room/CMakeLists.txt ]] || {
@@ -345,6 +350,12 @@ case $verb in
     build default kvcts_programs
     [[ $# -gt 0 ]] || rm -rf "$root/build/gpu-bundle"
     exec "$root/harness/device/bundle.sh" "$root/build" "${1:-$root/build/gpu-bundle}"
+    ;;
+  wheel)
+    [[ $# -le 1 ]] || { status=2 die "wheel takes one folder, found $# arguments"; }
+    dist=${1:-$root/build-wheel/dist}
+    "$KVCTS_PYTHON" "$root/harness/python/package/wheel.py" "$dist"
+    exec "$KVCTS_PYTHON" "$root/harness/python/package/tests/wheel_test.py" "$dist"/*.whl
     ;;
   *) build default kvcts_programs; exec "$root/build/bin/kvcts" "$verb" "$@" ;;
 esac

@@ -28,24 +28,24 @@ std::ptrdiff_t gpus_found() {
   return count;
 }
 
-/// Why a library of the system is not there, "" when it is. One that is there and does not load is not lacking: who links it
-/// will say so.
-std::string library_lacking(const char* name) {
+/// The library that a plug-in links and this machine lacks, as the loader says it; "" when there is none, or when loading it
+/// fails in any other way, which who loads it will say.
+std::string library_lacking(const std::filesystem::path& plugin) {
   const ChildAnswer answer = ask_child(
       [&] {
-        const bool there = dlopen(name, RTLD_LAZY | RTLD_LOCAL) != nullptr;
-        const char* why = there ? nullptr : dlerror();
-        return nlohmann::json(why == nullptr ? "" : why);
+        if (dlopen(plugin.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) return nlohmann::json("");
+        const std::string why = dlerror();
+        return nlohmann::json(why.starts_with(plugin.string()) || why.find("cannot open") == std::string::npos ? "" : why);
       },
       std::chrono::seconds(10));
   return answer.ok ? answer.value.get<std::string>() : "";
 }
 
-/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there. Any other
-/// need is an engine package (harness/engines/packages).
+/// What an entry of cases/engines may name under `needs` that is no engine package (harness/engines/packages), and how it is
+/// looked for. Returns "" when it is there. A library is linked by the plug-in, which finds it or not.
 const std::map<std::string, std::function<std::string()>>& probes() {
   static const std::map<std::string, std::function<std::string()>> table{
-      {"ucx", [] { return library_lacking("libucp.so.0"); }},
+      {"ucx", [] { return std::string(); }},
       {"gpu", [] { return gpus_found() > 0 ? std::string() : "no NVIDIA GPU that CUDA can use"; }},
       {"gpus", [] { return gpus_found() > 1 ? std::string() : "fewer than two NVIDIA GPUs that CUDA can use"; }},
   };
@@ -86,6 +86,13 @@ Availability::Standing Availability::examine(const std::string& engine) const {
     // A plug-in is not built where what it links is not there.
     Lack lack{{engine}, fmt::format("engine {}: {}", engine, error.what())};
     lack.names.insert(lack.names.end(), entry->needs.begin(), entry->needs.end());
+    return {std::move(lack), {}};
+  }
+  const bool links =
+      !entry->needs.empty() && transport::is_own_plugin(entry->plugin);  // a vendor's is loaded in a sandbox only
+  if (const std::string reason = links ? library_lacking(file) : ""; !reason.empty()) {
+    Lack lack{entry->needs, fmt::format("engine {}: {}", engine, reason)};
+    lack.names.push_back(engine);
     return {std::move(lack), {}};
   }
   return {std::nullopt, doctor::load_plugin(file, entry->environment, entry->grants)};

@@ -75,6 +75,11 @@ fs::path checkout() {
   return fs::is_symlink(golden_folder(), none) ? fs::canonical(golden_folder(), none).parent_path() : fs::path();
 }
 
+fs::path site_packages() {
+  const fs::path all = prefix();
+  return all.filename() == "_suite" ? all.parent_path().parent_path() : fs::path();
+}
+
 std::vector<fs::path> folders_of(const char* variable) {
   std::vector<fs::path> out;
   if (const char* listed = std::getenv(variable); listed != nullptr)
@@ -93,7 +98,8 @@ std::string find_tool(const std::string& name) {
 }
 
 std::string find_python() {
-  if (const char* set = std::getenv("KVCTS_PYTHON"); set != nullptr && *set != '\0') return set;
+  for (const char* variable : {"KVCTS_PYTHON", entry_python_variable})
+    if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return set;
   std::error_code none;
   const fs::path pinned = checkout() / ".venv" / "bin" / "python";
   return pinned.is_absolute() && fs::exists(pinned, none) ? pinned.string() : "python3";
@@ -104,6 +110,7 @@ std::vector<fs::path> needed_paths(const std::vector<std::string>& named) {
   // The prefix as a whole; where that is one of the machine's own folders (/tmp), what lies in it.
   for (const char* part : {"", "bin", "lib", "share/kvcts", "share/kvcts/cases", "share/kvcts/connectors"})
     needed.add(prefix() / part);
+  needed.add(site_packages());
   if (const fs::path all = checkout(); !all.empty()) {
     needed.add(all);
     std::error_code none;

@@ -19,6 +19,10 @@ std::filesystem::path golden_folder();
 /// The checkout whose build folder the program runs from; "" = an installation elsewhere.
 std::filesystem::path checkout();
 
+/// The packages of the Python environment that a wheel was installed into (<site-packages>/kvcts/_suite is the prefix); "" =
+/// not from a wheel.
+std::filesystem::path site_packages();
+
 /// The folders that a variable names, separated by colons, as absolute paths.
 std::vector<std::filesystem::path> folders_of(const char* variable);
 
@@ -26,7 +30,9 @@ std::vector<std::filesystem::path> folders_of(const char* variable);
 /// PATH should not choose what judges.
 std::string find_tool(const std::string& name);
 
-/// The suite's Python: $KVCTS_PYTHON, else .venv of the checkout, else "python3".
+/// Set by the Python package, whose command starts the program: its own interpreter.
+inline constexpr const char* entry_python_variable = "KVCTS_ENTRY_PYTHON";
+/// The suite's Python: $KVCTS_PYTHON, else the one that started this program, else .venv of the checkout, else "python3".
 std::string find_python();
 
 /// What code under test needs beside the machine's own files, as absolute paths that exist: the prefix, the checkout and its

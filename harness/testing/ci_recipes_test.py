@@ -33,6 +33,8 @@ def commands() -> list[str]:
     found += re.findall(r"sh '([^']+)'", (RECIPES / "Jenkinsfile").read_text())
     for variable, value in VARIABLES.items():
         found = [line.replace(variable, value) for line in found]
+    wheel = yaml.safe_load((RECIPES / "wheel.yml").read_text())["jobs"]["wheel"]["steps"]
+    assert [step["run"].split(" ", 1)[1] for step in wheel if "run_suite" in step.get("run", "")] == ["./run_suite.sh wheel"]
     assert len(found) >= 6 and not [line for line in found if "$" in line], found
     return found
 

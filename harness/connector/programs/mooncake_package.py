@@ -13,12 +13,16 @@ class Missing(Exception):
 
 
 def package_folder(name):
-    """Where ./run_suite.sh puts engine packages (harness/engines/transport/packages.hpp)."""
-    root = os.environ.get("KVCTS_ENGINE_PACKAGES") or Path(__file__).resolve().parents[3] / ".venv" / "engines"
-    folder = Path(root) / name
-    if not (folder / "kvcts-pins").is_file():
-        raise Missing(f"engine package {name} is not installed in {root}: ./run_suite.sh install puts it there")
-    return folder
+    """Where ./run_suite.sh puts engine packages, or the environment that a wheel of the suite was installed into
+    (harness/engines/transport/packages.hpp)."""
+    here = Path(__file__).resolve()
+    root = Path(os.environ.get("KVCTS_ENGINE_PACKAGES") or here.parents[3] / ".venv" / "engines")
+    if (root / name / "kvcts-pins").is_file():
+        return root / name
+    site = here.parents[5]
+    if (site / "kvcts").is_dir() and (site / f"mooncake_transfer_engine_non_cuda-{name.split('-')[-1]}.dist-info").is_dir():
+        return site
+    raise Missing(f"engine package {name} is not installed in {root}: ./run_suite.sh install puts it there")
 
 
 def load(module, options):
@@ -29,7 +33,7 @@ def load(module, options):
         loaded = importlib.import_module(module)
     except ImportError as error:
         raise Missing(
-            f"{folder.name} cannot be imported by Python {sys.version_info.major}.{sys.version_info.minor}: {error}"
+            f"{module} of {folder} cannot be imported by Python {sys.version_info.major}.{sys.version_info.minor}: {error}"
         ) from None
     if template.np is None:
         raise Missing("NumPy is missing: pip install numpy")

@@ -2,9 +2,12 @@
 // (harness/engines/packages/README.md). Programs check whether one is installed; plug-ins open its libraries.
 #pragma once
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "process/installation.hpp"
 
@@ -23,19 +26,42 @@ inline std::filesystem::path packages_folder() {
   return checkout.empty() ? checkout : checkout / ".venv/engines";
 }
 
-/// A package's folder, "" if it is not completely installed.
+/// The package's distribution, as pip writes it beside what it installs: "nixl-1.5.1" -> "nixl_cu12-1.5.1.dist-info". "" for
+/// a name that is no engine's.
+inline std::string distribution(const std::string& name) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> table{
+      {{"nixl-cu13-", "nixl_cu13-"},
+       {"nixl-", "nixl_cu12-"},
+       {"ucx-", "libucx_cu12-"},
+       {"mooncake-", "mooncake_transfer_engine_non_cuda-"}}};
+  for (const auto& [ours, theirs] : table)
+    if (name.starts_with(ours)) return std::string(theirs) + name.substr(ours.size()) + ".dist-info";
+  return "";
+}
+
+/// A package's folder, "" if it is not completely installed: one of its own, or the Python environment that the suite was
+/// installed into.
 inline std::filesystem::path package_folder(const std::string& name) {
   const auto folder = packages_folder() / name;
   std::error_code error;
-  return !name.empty() && std::filesystem::is_regular_file(folder / "kvcts-pins", error) ? folder : std::filesystem::path();
+  if (!name.empty() && std::filesystem::is_regular_file(folder / "kvcts-pins", error)) return folder;
+  const auto site = process::site_packages();
+  const std::string installed = distribution(name);
+  return !site.empty() && !installed.empty() && std::filesystem::is_directory(site / installed, error)
+             ? site
+             : std::filesystem::path();
 }
 
 /// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
-  const auto folder = packages_folder();
-  return "engine package " + name +
-         (folder.empty() ? " is not here, and this installation has no folder of engine packages"
-                         : " is not installed in " + folder.string()) +
+  if (const auto site = process::site_packages(); !site.empty() && packages_folder().empty()) {
+    std::string wanted = distribution(name);
+    wanted = wanted.substr(0, wanted.rfind(".dist-info"));
+    wanted.replace(wanted.rfind('-'), 1, "==");
+    return "engine package " + name + " is not installed beside kvcts in " + site.string() + ": pip install " + wanted +
+           ", or set " + packages_variable + " to a folder of engine packages";
+  }
+  return "engine package " + name + " is not installed in " + packages_folder().string() +
          ": install it with ./run_suite.sh install, or set " + packages_variable + " to another folder";
 }
 

@@ -12,13 +12,24 @@ Tensors are NumPy arrays, torch tensors, or anything with DLPack, the buffer pro
 copied. torch is not needed. CUDA tensors work if the package was built with nvcc (kvcts.cuda).
 """
 
-from ._native import LayoutError, __version__, cuda
+import sys
+
+try:
+    from ._native import LayoutError, __version__, cuda
+except ModuleNotFoundError as error:
+    if error.name != f"{__name__}._native":
+        raise
+    raise ImportError(
+        f"kvcts._native is not there for this Python, {sys.version.split()[0]}: install a wheel that is (pip install "
+        "kvcts-*.whl), or ./run_suite.sh build in a checkout and PYTHONPATH=build/python"
+    ) from None
 from .cache import Cache, Pair, pair
 from .check import Compatibility, check
 from .content import Request, Source, clear, fill, verify
 from .describing import Description, Fit, describe
 from .diagnosis import BlockState, Cause, Diagnosis, WrongBytes, WrongPlace
 from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
+from .paths import get_include
 
 __all__ = [
     "BlockState",
@@ -44,6 +55,7 @@ __all__ = [
     "cuda",
     "describe",
     "fill",
+    "get_include",
     "layouts",
     "pair",
     "verify",

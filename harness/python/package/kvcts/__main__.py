@@ -1,31 +1,25 @@
-"""python -m kvcts describe FILE.npy [--heads N ...]: what a saved tensor can be. The file is mapped, not read."""
+"""The program kvcts, as `kvcts` and as `python -m kvcts`."""
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+from pathlib import Path
 
-from . import LayoutError, describe
+from .paths import prefix
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m kvcts", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verb = verbs.add_parser("describe", help="which layouts of the catalogue have the shape and strides of a tensor")
-    verb.add_argument("file", help="a .npy file")
-    for fact in ("layers", "blocks", "block-size", "heads", "head-dim"):
-        verb.add_argument(f"--{fact}", type=int)
-    args = vars(parser.parse_args())
-    args.pop("verb")
+def main() -> None:
+    """Becomes the program, whose Python connectors run with this interpreter and its packages."""
+    os.environ["KVCTS_ENTRY_PYTHON"] = sys.executable
+    program = prefix() / "bin" / "kvcts"
     try:
-        import numpy as np
-
-        print(describe(np.load(args.pop("file"), mmap_mode="r"), **args))
-    except (LayoutError, OSError, ValueError) as e:
-        print(f"python -m kvcts: {e}", file=sys.stderr)
-        return 2
-    return 0
+        os.execv(program, [str(program), *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(
+            f"kvcts: expected the program in {program}: {error.strerror}; install the wheel anew, or ./run_suite.sh build"
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import functools
-import os
-from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from . import _native
 from ._tensors import numpy_dtype
+from .paths import cases
 
 AXES = ("layer", "kv", "block", "slot", "head", "channel")
 
 
 @functools.lru_cache(maxsize=None)
 def catalogue() -> _native.Catalogue:
-    """The layouts and dtypes that the package knows: from $KVCTS_CASES, its own copy, or the checkout that contains
-    it."""
-    here = Path(__file__)
-    for folder in (os.environ.get("KVCTS_CASES", ""), here.parent / "cases", *(p / "cases" for p in here.resolve().parents)):
-        if folder and (Path(folder) / "layouts").is_dir():
-            return _native.Catalogue(str(folder))
-    raise _native.LayoutError(f"no layout catalogue next to {here.parent}; set KVCTS_CASES to a folder that has layouts/")
+    """The layouts and dtypes that the package knows."""
+    return _native.Catalogue(str(cases()))
 
 
 def layouts() -> dict[str, str]:

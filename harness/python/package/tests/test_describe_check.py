@@ -61,15 +61,12 @@ def test_what_a_shape_leaves_open():
         kvcts.describe(np.zeros((2, 9, 16, 8, 64), "f8"))
 
 
-def test_describe_a_file(tmp_path):
-    np.save(tmp_path / "kv.npy", np.zeros((2, 9, 16, 8, 64), "f2"))
-    run = lambda *more: subprocess.run(
-        [sys.executable, "-m", "kvcts", "describe", *more], capture_output=True, text=True, timeout=60
-    )  # noqa: E731
-    done = run(str(tmp_path / "kv.npy"), "--heads", "8")
+def test_the_module_is_the_program():
+    run = lambda *argv: subprocess.run([sys.executable, "-m", "kvcts", *argv], capture_output=True, text=True)  # noqa: E731
+    done = run("layouts", "--shape", "2,9,16,8,64", "--heads", "8")
     assert done.returncode == 0 and "K B N H C: 9 blocks of 16 tokens, 8 heads, head_dim 64" in done.stdout, done
-    gone = run(str(tmp_path / "no.npy"))
-    assert gone.returncode == 2 and "no.npy" in gone.stderr and "Traceback" not in gone.stderr
+    wrong = run("desribe")
+    assert wrong.returncode == 2 and "kvcts" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
 def test_check():
