@@ -11,7 +11,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"KVCTS_CONNECTOR_PATH",
        "Folders with your own connector programs, separated by colons; searched before the built-in ones."},
       {"KVCTS_PRODUCT",
-       "A product file (kvcts explain --schema product) whose engine, suites and waivers join the catalogue."},
+       "A product file (kvcts explain --schema product) whose engine and waivers join the catalogue, or a plug-in, as "
+       "--engine."},
       {"KVCTS_PYTHON",
        "Python that runs connector programs and makes golden content. Default: .venv of the checkout, else python3."},
       {"KVCTS_PYTHON_<NAME>", "Python of an environment such as VLLM, VLLM_0_27_1 or LMCACHE. Default: .venv/with/<name>."},

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "cli/exit.hpp"
+#include "cli/product.hpp"
 #include "cli/run/run.hpp"
 #include "process/installation.hpp"
 #include "process/pointers.hpp"
@@ -57,7 +58,8 @@ void end_all(pid_t pid) {
 }  // namespace
 
 const std::vector<Question>& questions() {
-  static const std::vector<Question> all{{"load", doctor::load_engine}, {"try", doctor::try_engine}};
+  static const std::vector<Question> all{
+      {"load", doctor::load_engine}, {"try", doctor::try_engine}, {"describe", describe_plugin}};
   return all;
 }
 

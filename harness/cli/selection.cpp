@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/exit.hpp"
+#include "cli/product.hpp"
 #include "cli/report/text.hpp"
 
 namespace kvcts::cli {
@@ -35,6 +36,13 @@ void declare_selection(Command& command, SelectOptions& options) {
       .type_name("S")
       .range(0.001, 1e9);
   command.add_option("--file", options.files, "Take the cases of this file; repeatable").type_name("YAML").repeatable();
+}
+
+void take_engine(SelectOptions& options) {
+  if (options.engine.empty()) return;
+  take_plugin(options.engine);
+  if (options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty())
+    options.suites = {plugin_suite};
 }
 
 matrix::Query query_of(const SelectOptions& options) {

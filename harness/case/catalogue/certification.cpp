@@ -125,9 +125,7 @@ ProductEntry read_product(const std::string& text, const std::string& shown) {
   return product;
 }
 
-Additions additions_here() {
-  const char* file = std::getenv(product_variable);
-  if (file == nullptr || *file == 0) return {};
+Additions additions_of_file(const std::string& file) {
   Additions out = additions_of({}, read_product(read_text_file(file, file), file));
   out.suites.clear();
   return out;

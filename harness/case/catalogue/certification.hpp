@@ -38,9 +38,9 @@ ProductEntry read_product(const std::string& text, const std::string& shown);
 /// What a run of the profile with the product adds to the case data: the suite "profile-<id>", the engine, the waivers.
 Additions additions_of(const ProfileEntry& profile, const ProductEntry& product);
 std::string suite_of(const ProfileEntry& profile);
-/// What the product file named by $KVCTS_PRODUCT adds; nothing when it is unset. This lets a case's repro line rerun a case
-/// of a certificate.
-Additions additions_here();
+/// What a product file adds to other suites: its engine and its waivers. Throws Error.
+Additions additions_of_file(const std::string& file);
+/// The variable that names it: with it, a case's repro line reruns a case of a certificate.
 inline constexpr const char* product_variable = "KVCTS_PRODUCT";
 
 }  // namespace kvcts::catalogue

@@ -1,6 +1,5 @@
 // kvcts repro --bytes: bytes of a case's memory in words.
 #include "diagnose/dump/dump.hpp"
-#include "case/catalogue/certification.hpp"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 
 #include "case/catalogue/nearest.hpp"
 #include "cli/one_case.hpp"
+#include "cli/product.hpp"
 #include "cli/report/text.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -125,7 +125,7 @@ void print(const std::vector<Stretch>& stretches, int lines) {
 }
 
 int show(const Options& o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
   const OneCase one = choose(cat, "dump", o.subject, o.file, o.seed);
   if (const auto& decided = one.chosen().decided)
     throw UsageError(

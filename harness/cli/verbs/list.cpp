@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "case/catalogue/certification.hpp"
+#include "cli/product.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -92,10 +92,12 @@ Action declare(Command& command, const Globals& globals) {
   auto select = std::make_shared<SelectOptions>();
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
   declare_selection(command, *select);
+  declare_engine(command, select->engine);
   command.add_flag("--count", *count, "Print only the number of cases");
   command.add_flag("--reasons", *reasons, "Print why a listed case will not run, and which covering arrays the suites use");
   return [=, &globals] {
-    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
+    take_engine(*select);
+    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() ||
                           !select->where.empty() || select->cover > 0 || !select->shard.empty() || select->budget > 0;
     if (!anything) return static_cast<int>(list_suites(cat, globals));

@@ -1,6 +1,5 @@
 // kvcts minimize: finds the smallest case that fails as a given one does, by running smaller and smaller ones.
 #include "tools/minimize/minimize.hpp"
-#include "case/catalogue/certification.hpp"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 
 #include "case/catalogue/case_text.hpp"
 #include "cli/one_case.hpp"
+#include "cli/product.hpp"
 #include "cli/report/repro.hpp"
 #include "cli/report/text.hpp"
 #include "cli/stored.hpp"
@@ -55,7 +55,7 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
 }
 
 int run(Options o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
   CaseSpec spec = chosen(o, cat);
   if (const auto row = stored_case(o.run, o.subject); row && row->decided && !o.seed) spec.seed = row->result.seed;
   if (!o.out.empty() && std::filesystem::is_directory(o.out))

@@ -7,8 +7,8 @@
 #include <memory>
 #include <set>
 
-#include "case/catalogue/certification.hpp"
 #include "cli/devices.hpp"
+#include "cli/product.hpp"
 #include "cli/report/text.hpp"
 #include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
@@ -23,7 +23,7 @@ namespace kvcts::cli::repro_verb {
 namespace {
 
 struct Options {
-  std::string id, run;
+  std::string engine, id, run;
   std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
   bool hold{false}, as_run{false};
@@ -141,7 +141,8 @@ int status_of(const CaseResult& r) {
 }
 
 int repro(Options o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
+  if (!o.engine.empty()) take_plugin(o.engine);
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
   if (matrix::is_matrix_id(o.id)) {
     matrix::Space space(cat);
     o.id = matrix::canonical_id(space, o.id);
@@ -250,6 +251,7 @@ Action declare(Command& command, const Globals& globals) {
   command.add_option("--file", o->files, "Case file that contains it, if it is not in cases/; repeatable")
       .type_name("YAML")
       .repeatable();
+  declare_engine(command, o->engine);
   command.add_option("--run", o->run, "Run in which it failed: use its seed, and warn if its data changed since")
       .type_name("DIR");
   command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
