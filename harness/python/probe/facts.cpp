@@ -90,45 +90,60 @@ void add_apart(const Row& row, const findings::Fact& whole, std::vector<findings
 
 }  // namespace
 
-std::vector<Finding> what_happened(const Question& q) {
+std::vector<Finding> what_happened(const Question& q, const Damage& damage) {
   Rows rows(q);
   layout::Dtype dtype{};
   for (const layout::Plane& plane : q.bound.cache.planes)
     if (plane.component == layout::Component::data) dtype = plane.dtype;
-  if (layout::bits(dtype) < 8 || !rows.know_declared()) return {};
+  if (layout::bits(dtype) < 8) return {};
   findings::Names names;
   names.memories = {"the cache"};
   for (const layout::Plane& plane : q.bound.cache.planes) names.planes[0].push_back(findings::plane_of(plane));
   std::vector<findings::Fact> facts;
   const layout::Box& box = rows.box();
-  for (const kernels::BlockContent& block : rows.blocks()) {
-    layout::Coord at{};
-    at[Axis::block] = block.block;
-    for (at[Axis::layer] = box.lo[Axis::layer]; at[Axis::layer] < box.hi[Axis::layer]; ++at[Axis::layer])
-      for (at[Axis::kv] = box.lo[Axis::kv]; at[Axis::kv] < box.hi[Axis::kv]; ++at[Axis::kv])
-        for (std::int64_t t = 0; t < block.tokens; ++t)
-          for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
-            at[Axis::slot] = block.first_slot + t;
-            const RowName should{at[Axis::layer], at[Axis::kv], block.first_token + t, at[Axis::head], block.generation};
-            const auto row = row_at(q, at, should, box.hi[Axis::channel], dtype);
-            if (!row) continue;
-            findings::Fact fact;
-            fact.offset = row->bytes.front().offset;
-            fact.channels = box.hi[Axis::channel], fact.bits = fact.is_bits = layout::bits(dtype);
-            fact.should.kind = Kind::element, fact.should.at = coord_of(should);
-            fact.is = fact.should;
-            fact.bytes = static_cast<std::int64_t>(row->bytes.size());
-            if (std::ranges::any_of(row->bytes, &Row::Byte::wrong)) {
-              fact.wrong = true;
-              fact.is = who_is(q, rows, at, *row);
-              if (fact.is == fact.should) fact.is = {};  // it begins right
+  constexpr std::size_t most_right = 1 << 14, most = 1 << 20;  // rows; right ones only show what sets the others apart
+  const std::int64_t row_bytes = box.hi[Axis::channel] * layout::bits(dtype) / 8;
+  bool known = false;
+  for (const bool damaged : {true, false}) {
+    const std::size_t before = facts.size();
+    for (const kernels::BlockContent& block : rows.blocks()) {
+      if (damage.blocks.contains(block.block) != damaged) continue;
+      if (facts.size() > most) return {};
+      if (!damaged && facts.size() - before > most_right) break;
+      layout::Coord at{};
+      at[Axis::block] = block.block;
+      for (at[Axis::layer] = box.lo[Axis::layer]; at[Axis::layer] < box.hi[Axis::layer]; ++at[Axis::layer])
+        for (at[Axis::kv] = box.lo[Axis::kv]; at[Axis::kv] < box.hi[Axis::kv]; ++at[Axis::kv])
+          for (std::int64_t t = 0; t < block.tokens; ++t)
+            for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
+              at[Axis::slot] = block.first_slot + t;
+              const RowName should{at[Axis::layer], at[Axis::kv], block.first_token + t, at[Axis::head], block.generation};
+              const auto row = damaged ? row_at(q, at, should, box.hi[Axis::channel], dtype) : std::nullopt;
+              at[Axis::channel] = 0;
+              const auto place = layout::locate(q.bound.cache, layout::Component::data, at);
+              if (!place || (damaged && !row)) continue;
+              findings::Fact fact;
+              fact.offset = place->bit / 8;
+              fact.channels = box.hi[Axis::channel], fact.bits = fact.is_bits = layout::bits(dtype);
+              fact.should.kind = Kind::element, fact.should.at = coord_of(should);
+              fact.is = fact.should;
+              fact.bytes = row_bytes;
+              if (const auto wrong = row ? std::ranges::count_if(row->bytes, &Row::Byte::wrong) : 0) {
+                fact.wrong = true, fact.is = {};
+                if (wrong * 2 >= row_bytes) {  // less is no other row's
+                  if (!known && !rows.know_declared()) return {};
+                  known = true;
+                  fact.is = who_is(q, rows, at, *row);
+                  if (fact.is == fact.should) fact.is = {};  // it begins right
+                }
+              }
+              fact.should.at[findings::Axis::block] = block.block, fact.should.at[findings::Axis::slot] = at[Axis::slot];
+              if (fact.wrong && fact.is.kind == Kind::unknown)
+                add_apart(*row, fact, facts);
+              else
+                facts.push_back(std::move(fact));
             }
-            fact.should.at[findings::Axis::block] = block.block, fact.should.at[findings::Axis::slot] = at[Axis::slot];
-            if (fact.wrong && fact.is.kind == Kind::unknown)
-              add_apart(*row, fact, facts);
-            else
-              facts.push_back(std::move(fact));
-          }
+    }
   }
   return findings::what_happened(facts, names);
 }

@@ -28,6 +28,8 @@ Rows::Rows(const Question& question)
       box_.hi[axis] = std::max(box_.hi[axis], box.hi[axis]);
     }
   }
+  end_head_ = std::max(box_.hi[Axis::head], question.model_heads);
+  if (question.model_heads == 0) first_head_ = box_.lo[Axis::head];
   // 64 bits and more, whole bytes.
   const int bits = kernels::entropy_bits(dtype_);
   channels_ = std::min<std::int64_t>(box_.hi[Axis::channel], (64 + bits - 1) / bits + 3);
@@ -59,7 +61,7 @@ void Rows::know_tokens(std::int64_t layer, std::int64_t kv, std::int64_t head) {
 void Rows::know_axes(const std::set<std::int64_t>& tokens) {
   for (std::int64_t l = box_.lo[Axis::layer]; l < box_.hi[Axis::layer]; ++l)
     for (std::int64_t k = box_.lo[Axis::kv]; k < box_.hi[Axis::kv]; ++k)
-      for (std::int64_t h = box_.lo[Axis::head]; h < box_.hi[Axis::head]; ++h)
+      for (std::int64_t h = first_head_; h < end_head_; ++h)
         for (const std::uint32_t g : generations_)
           for (const std::int64_t t : tokens) know({l, k, t, h, g});
 }
@@ -76,12 +78,13 @@ bool Rows::know_declared() {
   note(question_.content.requests);
   if (question_.source) note(question_.source->content.requests);
   double rows = static_cast<double>(most_tokens_) * static_cast<double>(generations.size());
-  for (const Axis axis : {Axis::layer, Axis::kv, Axis::head}) rows *= static_cast<double>(box_.hi[axis] - box_.lo[axis]);
+  for (const Axis axis : {Axis::layer, Axis::kv}) rows *= static_cast<double>(box_.hi[axis] - box_.lo[axis]);
+  rows *= static_cast<double>(end_head_ - first_head_);
   if (rows > most) return false;
   generations_.swap(generations);
   for (std::int64_t l = box_.lo[Axis::layer]; l < box_.hi[Axis::layer]; ++l)
     for (std::int64_t k = box_.lo[Axis::kv]; k < box_.hi[Axis::kv]; ++k)
-      for (std::int64_t h = box_.lo[Axis::head]; h < box_.hi[Axis::head]; ++h) know_tokens(l, k, h);
+      for (std::int64_t h = first_head_; h < end_head_; ++h) know_tokens(l, k, h);
   return true;
 }
 

@@ -43,8 +43,9 @@ class Rows {
   const Question& question_;
   std::vector<kernels::BlockContent> blocks_;
   layout::Dtype dtype_;
-  std::int64_t channels_{0};  ///< channels in a fingerprint
-  layout::Box box_;           ///< of all data planes
+  std::int64_t channels_{0};                  ///< channels in a fingerprint
+  layout::Box box_;                           ///< of all data planes
+  std::int64_t first_head_{0}, end_head_{0};  ///< of the rows that may be here: another rank's, too
   std::set<std::uint32_t> generations_;
   std::int64_t most_tokens_{0};
   std::unordered_map<std::uint64_t, RowName> known_;

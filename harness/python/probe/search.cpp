@@ -24,33 +24,6 @@ using layout::Plane;
 
 namespace {
 
-// Slots of the requests' last blocks beyond their tokens, as whole bytes of one allocation.
-std::vector<layout::ByteRange> tails(const Question& q, const Cache& cache, int allocation) {
-  std::vector<layout::ByteRange> out;
-  const std::int64_t size = q.subject.geometry.block_size;
-  for (const Request& request : q.content.requests) {
-    if (request.tokens < 0) continue;
-    for (std::size_t i = 0; i < request.blocks.size(); ++i) {
-      const std::int64_t used = std::clamp<std::int64_t>(request.tokens - static_cast<std::int64_t>(i) * size, 0, size);
-      if (used == size) continue;
-      for (const Plane& plane : cache.planes) {
-        if (plane.allocation != allocation) continue;
-        layout::Box box = layout::domain(plane);
-        if (box.lo[Axis::block] > request.blocks[i] || box.hi[Axis::block] <= request.blocks[i] ||
-            box.hi[Axis::slot] <= used)
-          continue;
-        box.lo[Axis::block] = request.blocks[i], box.hi[Axis::block] = request.blocks[i] + 1;
-        box.lo[Axis::slot] = std::max(box.lo[Axis::slot], used);
-        for (const layout::Run& run : layout::runs(plane, box)) {
-          const std::int64_t begin = (run.bit + 7) / 8, end = (run.bit + run.bits) / 8;
-          if (begin < end) out.push_back({begin, end});
-        }
-      }
-    }
-  }
-  return out;
-}
-
 std::string join(const std::vector<std::int64_t>& ids) {
   if (ids.size() <= 12) return fmt::format("[{}]", fmt::join(ids, ", "));
   return fmt::format("[{}, ...]", fmt::join(ids.begin(), ids.begin() + 12, ", "));
@@ -114,16 +87,13 @@ std::vector<script::Variant> changes(const Cache& cache) {
 
 }  // namespace
 
-Search::Search(const Question& question, std::vector<int> wrong, std::int64_t bytes)
-    : question_(question),
-      wrong_(std::move(wrong)),
-      bytes_(bytes),
-      blocks_(blocks_of(question.content.requests, question.subject.geometry)) {}
+Search::Search(const Question& question, const Damage& damage)
+    : question_(question), damage_(damage), blocks_(blocks_of(question.content.requests, question.subject.geometry)) {}
 
-std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const std::vector<BlockContent>& blocks,
-                                 const std::vector<int>& allocations) {
+std::int64_t Search::wrong_bytes(const Cache& cache, const std::vector<BlockContent>& blocks) const {
+  const Question& q = question_;
   std::int64_t out = 0;
-  for (const int a : allocations) {
+  for (const int a : damage_.allocations) {
     const std::span<const std::uint8_t> bytes = q.bound.stretches[static_cast<std::size_t>(a)].bytes;
     if (!q.content.poison) {
       for (const Plane& plane : cache.planes) {
@@ -149,25 +119,55 @@ std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const st
   return out;
 }
 
-// Whether the first and the last block match the hypothesis.
+// Whether the hypothesis predicts what is found at the first wrong places: most are refuted by one byte.
 bool Search::plausible(const Cache& cache, const std::vector<BlockContent>& blocks) const {
-  if (blocks.empty()) return true;
-  for (const BlockContent* block : {&blocks.front(), &blocks.back()}) {
-    for (const Plane& plane : cache.planes) {
-      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
-      const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
-      if (kernels::check(bytes, plane, {block, 1}, question_.content.key, unblocked_generation(question_.content), 0)
-              .wrong_bytes != 0)
-        return false;
+  for (const Damage::Place& place : damage_.first) {
+    const auto bytes = question_.bound.stretches[static_cast<std::size_t>(place.allocation)].bytes;
+    const auto end = std::min(place.offset + 8, static_cast<std::int64_t>(bytes.size()));
+    for (std::int64_t byte = place.offset; byte < end; ++byte) {
+      const auto would = predicted(question_, cache, blocks, place.allocation, byte);
+      if (would && *would != bytes[static_cast<std::size_t>(byte)]) return false;
     }
   }
   return true;
 }
 
+// Likewise, if the requests were read from the producer through `from`.
+bool Search::plausible_read(const Cache& from, const std::vector<Request>& requests) const {
+  const Source& source = *question_.source;
+  const std::int64_t size = question_.subject.geometry.block_size, theirs = source.subject.geometry.block_size;
+  for (const Damage::Place& place : damage_.first) {
+    if (place.elements.size() != 1) continue;
+    layout::Coord at = place.elements.front().coord;
+    const Plane& plane = question_.bound.cache.planes[static_cast<std::size_t>(place.elements.front().plane)];
+    if (plane.component != Component::data || layout::bits(plane.dtype) < 8) continue;
+    std::optional<std::int64_t> token;
+    std::size_t r = 0;
+    for (; r < requests.size() && !token; ++r) {
+      const auto& mine = question_.content.requests[r].blocks;
+      const auto i = std::find(mine.begin(), mine.end(), at[Axis::block]) - mine.begin();
+      if (i < static_cast<std::ptrdiff_t>(mine.size())) token = i * size + at[Axis::slot];
+    }
+    const auto& ids = requests[r ? r - 1 : 0].blocks;
+    if (!token || *token / theirs >= static_cast<std::int64_t>(ids.size())) return false;
+    const auto here = layout::locate(plane, at);
+    at[Axis::block] = ids[static_cast<std::size_t>(*token / theirs)], at[Axis::slot] = *token % theirs;
+    const auto there = layout::locate(from, Component::data, at);
+    if (!here || !there || here->width != there->width) continue;
+    const auto would = source.bound.stretches[static_cast<std::size_t>(there->allocation)].bytes;
+    const std::int64_t byte = place.offset - here->bit / 8 + there->bit / 8;
+    if (byte < 0 || byte >= static_cast<std::int64_t>(would.size())) return false;
+    const auto is = question_.bound.stretches[static_cast<std::size_t>(place.allocation)].bytes;
+    if (is[static_cast<std::size_t>(place.offset)] != would[static_cast<std::size_t>(byte)]) return false;
+  }
+  return true;
+}
+
 void Search::found(FaultClass fault_class, std::string words) {
-  if (wrong_.size() < question_.bound.stretches.size()) {
+  if (damage_.allocations.size() < question_.bound.stretches.size()) {
     std::vector<std::string> names;
-    for (const int a : wrong_) names.push_back(question_.subject.cache.allocations[static_cast<std::size_t>(a)].name);
+    for (const int a : damage_.allocations)
+      names.push_back(question_.subject.cache.allocations[static_cast<std::size_t>(a)].name);
     words += fmt::format(", in {} only", fmt::join(names, ", "));
   }
   const bool known =
@@ -179,7 +179,7 @@ void Search::found(FaultClass fault_class, std::string words) {
 bool Search::attempt(FaultClass fault_class, const std::string& words, const Cache& cache,
                      const std::vector<BlockContent>& blocks) {
   try {
-    if (!plausible(cache, blocks) || wrong_bytes(question_, cache, blocks, wrong_) != 0) return false;
+    if (!plausible(cache, blocks) || wrong_bytes(cache, blocks) != 0) return false;
   } catch (const std::exception&) {
     return false;  // no map of this memory
   }
@@ -189,16 +189,16 @@ bool Search::attempt(FaultClass fault_class, const std::string& words, const Cac
 
 void Search::nothing_arrived() {
   if (blocks_.empty()) return;
-  if (question_.content.poison && wrong_bytes(question_, question_.bound.cache, {}, wrong_) == 0) {
-    const bool everywhere = wrong_.size() == question_.bound.stretches.size();
+  if (question_.content.poison && plausible(question_.bound.cache, {}) && wrong_bytes(question_.bound.cache, {}) == 0) {
+    const bool everywhere = damage_.allocations.size() == question_.bound.stretches.size();
     return found(everywhere ? FaultClass::silently_skipped : FaultClass::layer_missing,
                  "nothing arrived: every byte is as it was before");
   }
-  for (const int a : wrong_) {
+  for (const int a : damage_.allocations) {
     const auto bytes = question_.bound.stretches[static_cast<std::size_t>(a)].bytes;
     if (std::any_of(bytes.begin(), bytes.end(), [&](std::uint8_t b) { return b != bytes[0]; })) return;
   }
-  const auto first = question_.bound.stretches[static_cast<std::size_t>(wrong_.front())].bytes[0];
+  const auto first = question_.bound.stretches[static_cast<std::size_t>(damage_.allocations.front())].bytes[0];
   found(FaultClass::silently_skipped, fmt::format("nothing arrived: every byte is 0x{:02x}", first));
 }
 
@@ -206,12 +206,21 @@ void Search::nothing_arrived() {
 void Search::other_content() {
   if (blocks_.empty()) return;
   const auto& g = question_.subject.geometry;
+  // A row of another token differs in most bytes: less than half a row is none.
+  for (const Plane& plane : question_.bound.cache.planes) {
+    const layout::Box own = layout::domain(plane);
+    if (plane.component == Component::data &&
+        damage_.bytes * 16 >= (own.hi[Axis::channel] - own.lo[Axis::channel]) * layout::bits(plane.dtype))
+      break;
+    if (&plane == &question_.bound.cache.planes.back()) return;
+  }
+  const auto touched = [&](const BlockContent& b) { return damage_.blocks.contains(b.block); };
   Rows rows(question_);
   const layout::Box& box = rows.box();
   layout::Coord at;
   at[Axis::layer] = box.lo[Axis::layer], at[Axis::kv] = box.lo[Axis::kv], at[Axis::head] = box.lo[Axis::head];
   for (const Plane& plane : question_.bound.cache.planes) {  // of a layer with wrong bytes
-    if (plane.allocation == wrong_.front() && plane.component == Component::data) {
+    if (plane.allocation == damage_.allocations.front() && plane.component == Component::data) {
       const layout::Box own = layout::domain(plane);
       at[Axis::layer] = own.lo[Axis::layer], at[Axis::kv] = own.lo[Axis::kv], at[Axis::head] = own.lo[Axis::head];
       break;
@@ -221,8 +230,13 @@ void Search::other_content() {
   using Place = std::pair<std::int64_t, std::int64_t>;
   using Token = std::pair<std::uint32_t, std::int64_t>;
   std::map<Place, Token> meant, held;
+  std::int64_t all = 0, arrived = 0;
+  std::vector<BlockContent> blocks;  ///< first those that are right
   for (const BlockContent& b : blocks_) {
-    for (std::int64_t s = 0; s < b.tokens; ++s) meant[{b.block, b.first_slot + s}] = {b.generation, b.first_token + s};
+    all += b.tokens;
+    if (!touched(b)) arrived += b.tokens, blocks.push_back(b);
+    for (std::int64_t s = 0; s < b.tokens && touched(b); ++s)
+      meant[{b.block, b.first_slot + s}] = {b.generation, b.first_token + s};
   }
   std::set<Place> tail;
   if (question_.open_tails) {
@@ -234,7 +248,7 @@ void Search::other_content() {
       }
     }
   }
-  for (std::int64_t b = 0; b < g.blocks; ++b) {
+  for (const std::int64_t b : damage_.blocks) {
     for (std::int64_t s = 0; s < g.block_size; ++s) {
       if (!question_.content.poison && !meant.contains({b, s})) continue;  // not checked
       at[Axis::block] = b, at[Axis::slot] = s;
@@ -242,7 +256,6 @@ void Search::other_content() {
     }
   }
   if (held == meant) return;
-  std::vector<BlockContent> blocks;
   for (const auto& [place, token] : held) {
     BlockContent* last = blocks.empty() ? nullptr : &blocks.back();
     if (last && last->block == place.first && last->first_slot + last->tokens == place.second &&
@@ -253,11 +266,10 @@ void Search::other_content() {
     }
   }
   // Slots that lost their content must hold what was there before; wrong_bytes() checks that.
-  if (wrong_bytes(question_, question_.bound.cache, blocks, wrong_) != 0) return;
+  if (!plausible(question_.bound.cache, blocks) || wrong_bytes(question_.bound.cache, blocks) != 0) return;
 
   std::set<std::int64_t> stale, missing, extra, moved;
   std::set<std::uint32_t> generations;
-  std::int64_t arrived = 0;
   bool by_block = true;
   for (const auto& [place, token] : meant) {
     const auto is = held.find(place);
@@ -291,11 +303,10 @@ void Search::other_content() {
     for (const BlockContent& b : blocks_) {
       if (b.generation != r.generation || b.first_token != prefix) break;
       std::int64_t s = 0;
-      while (s < b.tokens && held.contains({b.block, b.first_slot + s})) ++s;
+      while (s < b.tokens && (!touched(b) || held.contains({b.block, b.first_slot + s}))) ++s;
       prefix += s;
       if (s < b.tokens) break;
     }
-    const auto all = static_cast<std::int64_t>(meant.size());
     if (prefix == arrived)
       return found(FaultClass::truncated, fmt::format("only the first {} of {} tokens arrived", arrived, all));
     return found(FaultClass::truncated, fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all,
@@ -307,13 +318,15 @@ void Search::other_content() {
   }
   if (!by_block) return found(FaultClass::wrong_block_size, "tokens are in other slots than theirs");
   // The block list that was really used.
+  std::map<Token, std::int64_t> holder;
+  for (const auto& [place, token] : held) holder.emplace(token, place.first);
   for (const Request& r : question_.content.requests) {
     std::vector<std::int64_t> used;
     const std::int64_t tokens = r.tokens < 0 ? static_cast<std::int64_t>(r.blocks.size()) * g.block_size : r.tokens;
     for (std::int64_t first = 0; first < tokens; first += g.block_size) {
-      const auto is =
-          std::find_if(held.begin(), held.end(), [&](const auto& h) { return h.second == Token{r.generation, first}; });
-      used.push_back(is == held.end() ? -1 : is->first.first);
+      const std::int64_t own = r.blocks[static_cast<std::size_t>(first / g.block_size)];
+      const auto is = holder.find(Token{r.generation, first});
+      used.push_back(!damage_.blocks.contains(own) ? own : is == holder.end() ? -1 : is->second);
     }
     std::vector<std::int64_t> right(r.blocks.begin(), r.blocks.begin() + static_cast<std::ptrdiff_t>(used.size()));
     if (used == right) continue;
@@ -437,7 +450,7 @@ bool Search::attempt_read(FaultClass fault_class, const std::string& words, cons
   const std::int64_t size = question_.subject.geometry.block_size, theirs = source.subject.geometry.block_size;
   const auto rows_agree = [&](const Request& mine, const Request& other, std::int64_t tokens) {
     for (const Plane& plane : question_.bound.cache.planes) {
-      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
+      if (!std::ranges::count(damage_.allocations, plane.allocation)) continue;
       const layout::Box box = layout::domain(plane);
       for (std::int64_t layer = box.lo[Axis::layer]; layer < box.hi[Axis::layer]; ++layer)
         for (std::int64_t kv = box.lo[Axis::kv]; kv < box.hi[Axis::kv]; ++kv) {
@@ -469,6 +482,7 @@ bool Search::attempt_read(FaultClass fault_class, const std::string& words, cons
     return true;
   };
   try {
+    if (!plausible_read(from, requests)) return false;
     for (const bool all : {false, true}) {
       for (std::size_t i = 0; i < question_.content.requests.size(); ++i) {
         const Request& mine = question_.content.requests[i];
@@ -483,12 +497,12 @@ bool Search::attempt_read(FaultClass fault_class, const std::string& words, cons
   if (question_.content.poison) {  // and nothing else was written
     std::int64_t inside = 0;
     for (const Plane& plane : question_.bound.cache.planes) {
-      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
+      if (!std::ranges::count(damage_.allocations, plane.allocation)) continue;
       inside += kernels::check(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, blocks_,
                                question_.content.key, unblocked_generation(question_.content), 0, question_.threads)
                     .wrong_bytes;
     }
-    if (wrong_bytes(question_, question_.bound.cache, blocks_, wrong_) != inside) return false;
+    if (damage_.bytes != inside) return false;
   }
   found(fault_class, words);
   return true;
@@ -542,15 +556,10 @@ Diagnosis Search::run() {
   for (const Family family : {&Search::nothing_arrived, &Search::other_content, &Search::other_axes,
                               &Search::written_otherwise, &Search::read_otherwise}) {
     (this->*family)();
-    if (!causes_.empty()) return named(std::move(causes_), explains_all(bytes_));
+    if (!causes_.empty()) return named(std::move(causes_), explains_all(damage_.bytes));
   }
-  const auto right = std::count_if(blocks_.begin(), blocks_.end(), [&](const BlockContent& b) {
-    return std::all_of(question_.bound.cache.planes.begin(), question_.bound.cache.planes.end(), [&](const Plane& plane) {
-      const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
-      return kernels::check(bytes, plane, {&b, 1}, question_.content.key, unblocked_generation(question_.content), 0)
-                 .wrong_bytes == 0;
-    });
-  });
+  const auto right =
+      std::ranges::count_if(blocks_, [&](const BlockContent& b) { return !damage_.blocks.contains(b.block); });
   Diagnosis out;
   out.text = fmt::format("{}; no known transformation of the map predicts these bytes; {} of {} blocks are right{}",
                          not_identified, right, blocks_.size(),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "python/probe/damage.hpp"
 #include "python/probe/rows.hpp"
 #include "python/probe/verify.hpp"
 
@@ -13,13 +14,10 @@ namespace kvcts::probe {
 
 class Search {
  public:
-  /// `wrong`: allocations with wrong content; `bytes`: number of wrong bytes.
-  Search(const Question& question, std::vector<int> wrong, std::int64_t bytes);
+  /// Refers to both.
+  Search(const Question& question, const Damage& damage);
 
   Diagnosis run();
-  /// Bytes of the allocations that differ from this content in this cache, excluding open tails.
-  static std::int64_t wrong_bytes(const Question& question, const layout::Cache& cache,
-                                  const std::vector<kernels::BlockContent>& blocks, const std::vector<int>& allocations);
 
  private:
   void nothing_arrived();
@@ -36,11 +34,13 @@ class Search {
   bool attempt_read(FaultClass fault_class, const std::string& words, const layout::Cache& from,
                     const std::vector<Request>& requests);
   void found(FaultClass fault_class, std::string words);
+  /// Bytes of the damaged allocations that differ from this content in this cache, excluding open tails.
+  std::int64_t wrong_bytes(const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks) const;
   bool plausible(const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks) const;
+  bool plausible_read(const layout::Cache& from, const std::vector<Request>& requests) const;
 
   const Question& question_;
-  std::vector<int> wrong_;
-  std::int64_t bytes_;
+  const Damage& damage_;
   std::vector<kernels::BlockContent> blocks_;
   /// A second family is not asked where one has found something; nor are more causes told than these.
   static constexpr std::size_t most_causes = 9;

@@ -29,7 +29,8 @@ struct Question {
   bool open_tails{
       true};  ///< slots of a request's last block beyond its tokens may hold anything: transfers move whole blocks
   std::optional<Source> source;
-  int threads{0};  ///< 0: one per processor
+  int threads{0};               ///< 0: one per processor
+  std::int64_t model_heads{0};  ///< KV heads of all ranks: names rows of another rank; 0 = unknown
 };
 
 /// A wrong byte, with a few that follow it.
