@@ -23,7 +23,9 @@ except ModuleNotFoundError as error:
         f"kvcts._native is not there for this Python, {sys.version.split()[0]}: install a wheel that is (pip install "
         "kvcts-*.whl), or ./run_suite.sh build in a checkout and PYTHONPATH=build/python"
     ) from None
-from .cache import Cache, Pair, pair
+from .backends import backends
+from .cache import Pair, pair
+from .filled import Cache, assert_kv_equal, cache
 from .check import Compatibility, check
 from .content import Request, Source, clear, fill, verify
 from .describing import Description, Fit, describe
@@ -50,6 +52,9 @@ __all__ = [
     "WrongBytes",
     "WrongPlace",
     "__version__",
+    "assert_kv_equal",
+    "backends",
+    "cache",
     "check",
     "clear",
     "cuda",

@@ -120,6 +120,7 @@ def verify(
     side: Optional[str] = "consumer",
     tail: str = "open",
     source: Optional[Source] = None,
+    model_heads: int = 0,
     threads: int = 0,
 ) -> Diagnosis:
     """Checks every byte: tags in the blocks, poison everywhere else. Reports what is there instead.
@@ -130,6 +131,7 @@ def verify(
     tail        slots of a request's last block beyond its tokens: "open" (they may hold anything, because transfers move
                 whole blocks) or "untouched"
     source      the producer: also tries readings of the source through a wrong layout, stride or block list
+    model_heads KV heads of all ranks together: also recognises rows of another rank's heads
 
     Never raises because of the bytes; raises LayoutError like fill(). In one pass two single elements may look alike by
     chance (bf16: 1 in 2^13); layout.passes is the number of times to fill, move and verify, each time with another
@@ -151,5 +153,6 @@ def verify(
             tail == "open",
             origin,
             threads,
+            model_heads,
         )
     )

@@ -60,7 +60,8 @@ class Diagnosis:
     causes        the one that is named, then others that explain as much
     sure          exact, no other class explains as much, and the text names no doubt
     first         up to eight wrong places
-    blocks        the named blocks and whether each is right"""
+    blocks        the named blocks and whether each is right
+    of            which cache of several, "consumer rank 1 of 4 (KV heads 2 to 3)"; "" if there is only one"""
 
     checked_bytes: int
     wrong_bytes: int
@@ -73,6 +74,7 @@ class Diagnosis:
     first: tuple[WrongPlace, ...] = ()
     blocks: tuple[BlockState, ...] = field(default=(), repr=False)
     what_happened: tuple[str, ...] = ()
+    of: str = ""
 
     @property
     def ok(self) -> bool:
@@ -95,6 +97,8 @@ class Diagnosis:
         lines = [f"{self.verdict}: {self.checked_bytes:,} bytes checked, {self.wrong_bytes:,} wrong"]
         if self.ok:
             return lines[0]
+        if self.of:
+            lines.append(f"  {self.of}")
         lines.append(f"  {self.text}")
         lines += [f"  or {other}" for other in self.causes[1:]]
         if self.exact:  # else the text has them
@@ -127,7 +131,7 @@ class Diagnosis:
             f"bytes checked, {self.wrong_bytes:,} wrong",
         ]
         if not self.ok:
-            out.append(f"<div>{escape(self.text)}</div>")
+            out.append(f"<div>{escape(' '.join(filter(None, (self.of, self.text))))}</div>")
             out += [f"<div>or {escape(str(other))}</div>" for other in self.causes[1:]]
             out += [f"<div>{escape(finding)}</div>" for finding in self.what_happened]
             if self.look_at:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple, Optional
 
 from . import _native
 from ._tensors import numpy_dtype
-from .paths import cases
+from .backends import catalogue, layout_of
 
 AXES = ("layer", "kv", "block", "slot", "head", "channel")
-
-
-@functools.lru_cache(maxsize=None)
-def catalogue() -> _native.Catalogue:
-    """The layouts and dtypes that the package knows."""
-    return _native.Catalogue(str(cases()))
 
 
 def layouts() -> dict[str, str]:
@@ -61,8 +54,9 @@ class Layout:
     """The map from (layer, kv, block, slot, head, channel) to bytes, for one rank's cache.
 
     name        an id of the catalogue ("vllm-fa-nhd"), a name used by vLLM, FlashInfer, LMCache or KVBM ("LBNHC",
-                "flashinfer:HND", "NL_X_TWO_NB_BS_NH_HS"), or a template: axes from outside to inside, `x` between list
-                levels ("L x K B N H C")
+                "flashinfer:HND", "NL_X_TWO_NB_BS_NH_HS"), an attention backend ("flash_attn", "triton_mla:NHD",
+                "flash_attn@0.10": see kvcts.backends()), or a template: axes from outside to inside, `x` between
+                list levels ("L x K B N H C")
     blocks      blocks of the pool                       block_size  tokens of a block
     heads       KV heads of this rank                    head_dim    channels per head; v_head_dim if V's differ
     kv          2 = K and V, 1 = one latent (MLA)        layers      layers of this rank
@@ -101,8 +95,8 @@ class Layout:
             first_head=first_head,
         )
         numbers = {key: int(value) for key, value in given.items() if value is not None}
-        self._native = _native.Layout(catalogue(), name, dtype, numbers, tensors)
-        self.name = name
+        self._native = _native.Layout(catalogue(), layout_of(name), dtype, numbers, tensors)
+        self.name, self._shown = name, tensors
 
     @property
     def id(self) -> str:
@@ -186,6 +180,26 @@ class Layout:
         (p < 2^-64)."""
         return self._native.deciding_passes
 
+    def rank(self, rank: int, ranks: int) -> Layout:
+        """The layout of one of `ranks` tensor-parallel ranks, of which this is the whole: its share of the KV heads, or
+        one head that several ranks have where there are fewer heads than ranks. Raises LayoutError if they do not
+        divide."""
+        heads = self.numbers["heads"]
+        if not 0 <= rank < ranks or max(heads, ranks) % min(heads, ranks):
+            raise _native.LayoutError(
+                f"expected ranks that divide the {heads} KV heads, or a multiple of them, and a rank below; found rank "
+                f"{rank} of {ranks}"
+            )
+        first = self.numbers["first_head"] + rank * heads // ranks
+        return self.like(self.name, tensors=self._shown, heads=max(1, heads // ranks), first_head=first)
+
+    def like(self, name: str, *, tensors: Optional[tuple[str, str]] = None, **numbers: int) -> Layout:
+        """Another layout with these numbers and the dtype of this one."""
+        own = self.numbers
+        if own["v_head_dim"] == own["head_dim"]:
+            del own["v_head_dim"]
+        return Layout(name, dtype=self.dtype, tensors=tensors, **{**own, **numbers})
+
     def offset(
         self,
         *,
@@ -221,21 +235,36 @@ class Layout:
         """New tensors of this layout, uninitialised: one, or a list if the layout has several.
 
         framework "numpy" (bf16 and fp8 as ml_dtypes if installed, else as uint16 and uint8) or "torch" (on `device`)."""
-        if framework == "torch":
-            made = self._empty_torch(device)
-        elif framework == "numpy":
-            made = self._empty_numpy()
-        else:
-            raise _native.LayoutError(f"expected framework numpy or torch, found {framework!r}")
-        return made[0] if len(made) == 1 else made
+        return self.view(self.memory(framework, device))
 
-    def _empty_numpy(self) -> list[Any]:
+    def memory(self, framework: str = "numpy", device: str = "cpu") -> list[Any]:
+        """New memory for this layout, uninitialised: a vector of uint8 for each allocation. Arguments: see empty()."""
+        if framework == "torch":
+            import torch
+
+            return [torch.empty(size, dtype=torch.uint8, device=device) for _, size in self.allocations]
+        if framework != "numpy":
+            raise _native.LayoutError(f"expected framework numpy or torch, found {framework!r}")
         import numpy as np
 
-        memory = [np.empty(size, np.uint8) for _, size in self.allocations]
+        return [np.empty(size, np.uint8) for _, size in self.allocations]
+
+    def view(self, memory: list[Any]) -> Any:
+        """The tensors of this layout in such memory: one, or a list if the layout has several."""
+        sizes = [len(m) for m in memory]
+        if sizes != [size for _, size in self.allocations]:
+            raise _native.LayoutError(
+                f"expected allocations of {[size for _, size in self.allocations]} bytes for {self.name}, found {sizes}"
+            )
+        made = self._numpy(memory) if type(memory[0]).__module__ == "numpy" else self._torch(memory)
+        return made[0] if len(made) == 1 else made
+
+    def _numpy(self, memory: list[Any]) -> list[Any]:
+        import numpy as np
+
         return [np.ndarray(t.shape, numpy_dtype(t.dtype), memory[t.allocation], t.offset, t.strides) for t in self.tensors]
 
-    def _empty_torch(self, device: str) -> list[Any]:
+    def _torch(self, memory: list[Any]) -> list[Any]:
         import torch
 
         names = {
@@ -248,7 +277,6 @@ class Layout:
             "e5m2fnuz": "float8_e5m2fnuz",
             "int8": "int8",
         }
-        memory = [torch.empty(size, dtype=torch.uint8, device=device) for _, size in self.allocations]
         out = []
         for t in self.tensors:
             dtype = getattr(torch, names.get(t.dtype, "uint8"))

@@ -95,7 +95,7 @@ using SourceTuple = std::tuple<nb::object, nb::list, std::vector<RequestTuple>, 
 
 nb::dict verify(const probe::Subject& subject, const nb::list& tensors, const std::vector<RequestTuple>& requests,
                 std::uint64_t seed, std::uint32_t pass, std::optional<int> side, bool open_tails,
-                const std::optional<SourceTuple>& source, int threads) {
+                const std::optional<SourceTuple>& source, int threads, std::int64_t model_heads) {
   python::Held held(tensors, false);
   std::optional<python::Held> theirs;
   const probe::Subject* origin = nullptr;
@@ -109,7 +109,8 @@ nb::dict verify(const probe::Subject& subject, const nb::list& tensors, const st
   probe::Report report;
   {
     nb::gil_scoped_release release;
-    probe::Question question{subject, probe::attach(subject, held.tensors()), content, open_tails, std::nullopt, threads};
+    probe::Question question{subject,    probe::attach(subject, held.tensors()), content, open_tails, std::nullopt, threads,
+                             model_heads};
     if (origin) question.source = probe::Source{*origin, probe::attach(*origin, theirs->tensors()), sent};
     const int source_device = theirs ? theirs->device() : -1;
     report = held.device() >= 0   ? probe::verify_on_device(question, held.device(), source_device)
@@ -172,6 +173,34 @@ NB_MODULE(_native, m) {
            [](const catalogue::Catalogue& c) {
              std::vector<std::tuple<std::string, std::string, std::string>> out;
              for (const auto& [id, e] : c.layouts()) out.emplace_back(id, e.title, e.text);
+             return out;
+           })
+      .def("demands",  // of a layout: its fixed numbers and the dtypes that it holds
+           [](const catalogue::Catalogue& c, const std::string& id) {
+             const auto& entry = c.layouts().at(id);
+             return std::tuple(entry.fixed, entry.dtypes);
+           })
+      .def("knows",  // as the id, published name or template of a layout
+           [](const catalogue::Catalogue& c, const std::string& name) {
+             if (c.layouts().contains(name)) return true;
+             try {
+               return !layout::template_from_name(name).empty();
+             } catch (const layout::Error&) {
+               return false;
+             }
+           })
+      .def("backends",  // (name, versions, hint, layout id)
+           [](const catalogue::Catalogue& c) {
+             std::vector<std::tuple<std::string, std::string, std::string, std::string>> out;
+             for (const auto& [id, entry] : c.layouts()) {
+               for (const auto& use : entry.used_by) {
+                 if (use.system == "vLLM") out.emplace_back(use.backend, use.versions, use.hint, id);
+               }
+             }
+             for (const auto& [id, entry] : c.backends()) {
+               out.emplace_back(id, entry.versions, "", entry.layout);
+               for (const auto& [hint, layout] : entry.hints) out.emplace_back(id, entry.versions, hint, layout);
+             }
              return out;
            })
       .def("dtypes", [](const catalogue::Catalogue& c) { return c.dtypes().ids(); });
@@ -249,7 +278,7 @@ NB_MODULE(_native, m) {
   m.def("fill", &fill, nb::arg("layout"), nb::arg("tensors"), nb::arg("requests"), nb::arg("seed"), nb::arg("pass_"),
         nb::arg("side").none(), nb::arg("threads"));
   m.def("verify", &verify, nb::arg("layout"), nb::arg("tensors"), nb::arg("requests"), nb::arg("seed"), nb::arg("pass_"),
-        nb::arg("side").none(), nb::arg("open_tails"), nb::arg("source").none(), nb::arg("threads"));
+        nb::arg("side").none(), nb::arg("open_tails"), nb::arg("source").none(), nb::arg("threads"), nb::arg("model_heads"));
   m.def("describe", &describe, nb::arg("tensors"), nb::arg("facts"), nb::arg("catalogue"));
   m.def("compare", [](const probe::Subject& a, const probe::Subject& b, bool blocks) {
     const probe::Compatibility c = probe::compare(a, b, blocks ? probe::Moves::blocks : probe::Moves::coordinates);
