@@ -58,6 +58,7 @@ std::int64_t end_of_row(const Plane& plane, const layout::Coord& at, std::int64_
 
 Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
   Damage out;
+  out.rows.emplace();
   bool complete = true;
   for (std::size_t a = 0; a < q.bound.stretches.size(); ++a) {
     const int allocation = static_cast<int>(a);
@@ -89,6 +90,9 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
         if (elements.size() == 1) next = end_of_row(plane, element.coord, offset);
         if (open_tail(q, element.coord)) continue;
         for (const auto& one : elements) {
+          layout::Coord row = one.coord;
+          row[Axis::channel] = 0;
+          out.rows->insert(row.v);
           if (has_axis(q.bound.cache.planes[static_cast<std::size_t>(one.plane)], Axis::block))
             out.blocks.insert(one.coord[Axis::block]);
         }
@@ -105,6 +109,7 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
   }
   if (complete) return out;
   // Too many places to list: block by block.
+  out.rows.reset();
   std::set<std::int64_t> right;
   for (const BlockContent& b : blocks) {
     const bool is = std::ranges::all_of(q.bound.cache.planes, [&](const Plane& plane) {

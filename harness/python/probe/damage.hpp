@@ -2,6 +2,7 @@
 // the tensors. Internal to verify().
 #pragma once
 
+#include <array>
 #include <optional>
 #include <set>
 #include <vector>
@@ -20,6 +21,8 @@ struct Damage {
   std::vector<int> allocations;   ///< that have some
   std::set<std::int64_t> blocks;  ///< that have some; where too much is wrong, also every block of no request
   std::vector<Place> first;       ///< the first wrong byte of up to eight rows
+  /// Rows with wrong bytes, by their channel 0; nullopt: too many to list.
+  std::optional<std::set<std::array<std::int64_t, layout::axis_count>>> rows;
 };
 
 /// One pass over the tensors. `blocks`: of the requests.

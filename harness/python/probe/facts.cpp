@@ -88,6 +88,17 @@ void add_apart(const Row& row, const findings::Fact& whole, std::vector<findings
   }
 }
 
+/// Whether a right row helps to say what sets the wrong ones apart: beside few, those that differ on one axis.
+bool shows(const Damage& damage, const layout::Coord& right) {
+  constexpr std::size_t few = 32;
+  if (!damage.rows || damage.rows->size() > few) return true;
+  return std::ranges::any_of(*damage.rows, [&](const auto& wrong) {
+    int differing = 0;
+    for (std::size_t i = 0; i < layout::axis_count; ++i) differing += wrong[i] != right.v[i];
+    return differing <= 1;
+  });
+}
+
 }  // namespace
 
 std::vector<Finding> what_happened(const Question& q, const Damage& damage) {
@@ -101,15 +112,15 @@ std::vector<Finding> what_happened(const Question& q, const Damage& damage) {
   for (const layout::Plane& plane : q.bound.cache.planes) names.planes[0].push_back(findings::plane_of(plane));
   std::vector<findings::Fact> facts;
   const layout::Box& box = rows.box();
-  constexpr std::size_t most_right = 1 << 14, most = 1 << 20;  // rows; right ones only show what sets the others apart
+  constexpr std::size_t most_right = 1 << 12, most = 1 << 20;  // rows; right ones only show what sets the others apart
   const std::int64_t row_bytes = box.hi[Axis::channel] * layout::bits(dtype) / 8;
   bool known = false;
+  std::size_t seen = 0;
   for (const bool damaged : {true, false}) {
-    const std::size_t before = facts.size();
     for (const kernels::BlockContent& block : rows.blocks()) {
       if (damage.blocks.contains(block.block) != damaged) continue;
       if (facts.size() > most) return {};
-      if (!damaged && facts.size() - before > most_right) break;
+      if (!damaged && seen > most_right) break;
       layout::Coord at{};
       at[Axis::block] = block.block;
       for (at[Axis::layer] = box.lo[Axis::layer]; at[Axis::layer] < box.hi[Axis::layer]; ++at[Axis::layer])
@@ -118,10 +129,13 @@ std::vector<Finding> what_happened(const Question& q, const Damage& damage) {
             for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
               at[Axis::slot] = block.first_slot + t;
               const RowName should{at[Axis::layer], at[Axis::kv], block.first_token + t, at[Axis::head], block.generation};
-              const auto row = damaged ? row_at(q, at, should, box.hi[Axis::channel], dtype) : std::nullopt;
               at[Axis::channel] = 0;
+              const bool read = damaged && (!damage.rows || damage.rows->contains(at.v));
+              seen += !damaged;
+              if (!read && !shows(damage, at)) continue;
+              const auto row = read ? row_at(q, at, should, box.hi[Axis::channel], dtype) : std::nullopt;
               const auto place = layout::locate(q.bound.cache, layout::Component::data, at);
-              if (!place || (damaged && !row)) continue;
+              if (!place || place->width != layout::bits(dtype)) continue;
               findings::Fact fact;
               fact.offset = place->bit / 8;
               fact.channels = box.hi[Axis::channel], fact.bits = fact.is_bits = layout::bits(dtype);
@@ -131,7 +145,11 @@ std::vector<Finding> what_happened(const Question& q, const Damage& damage) {
               if (const auto wrong = row ? std::ranges::count_if(row->bytes, &Row::Byte::wrong) : 0) {
                 fact.wrong = true, fact.is = {};
                 if (wrong * 2 >= row_bytes) {  // less is no other row's
-                  if (!known && !rows.know_declared()) return {};
+                  if (!known) {
+                    for (const auto& one : damage.rows ? *damage.rows : std::set<decltype(at.v)>{})
+                      rows.want(layout::Coord{one});
+                    if (!rows.know_declared()) return {};
+                  }
                   known = true;
                   fact.is = who_is(q, rows, at, *row);
                   if (fact.is == fact.should) fact.is = {};  // it begins right

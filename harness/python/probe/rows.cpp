@@ -47,9 +47,14 @@ Rows::Rows(const Question& question)
 
 void Rows::know(const RowName& row) {
   const kernels::RowId id{layout::Component::data, row.kv, row.layer, row.head, row.token, row.generation};
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(channels_ * layout::bits(dtype_) / 8));
-  kernels::tag_row(kernels::row_key(question_.content.key, id), id, dtype_, 0, channels_, codes);
-  known_.emplace(kernels::digest(codes), row);
+  codes_.resize(static_cast<std::size_t>(channels_ * layout::bits(dtype_) / 8));
+  kernels::tag_row(kernels::row_key(question_.content.key, id), id, dtype_, 0, channels_, codes_);
+  const std::uint64_t print = kernels::digest(codes_);
+  if (wanted_.empty() || wanted_.contains(print)) known_.emplace(print, row);
+}
+
+void Rows::want(const layout::Coord& row) {
+  if (const auto print = fingerprint(row)) wanted_.insert(*print);
 }
 
 void Rows::know_tokens(std::int64_t layer, std::int64_t kv, std::int64_t head) {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include "python/probe/verify.hpp"
 
@@ -23,6 +25,8 @@ class Rows {
 
   /// The row's data codes as the layout stores them; nullopt if the layout has no such row.
   std::optional<RowName> at(const layout::Coord& row) const;
+  /// From now on only rows that hold what this one holds are learnt: of many rows, few are asked for.
+  void want(const layout::Coord& row);
   /// From now on every token of this layer, kv and head is recognised.
   void know_tokens(std::int64_t layer, std::int64_t kv, std::int64_t head);
   /// Every layer, kv and head of these tokens.
@@ -49,6 +53,8 @@ class Rows {
   std::set<std::uint32_t> generations_;
   std::int64_t most_tokens_{0};
   std::unordered_map<std::uint64_t, RowName> known_;
+  std::unordered_set<std::uint64_t> wanted_;  ///< empty: all
+  std::vector<std::uint8_t> codes_;
 };
 
 }  // namespace kvcts::probe

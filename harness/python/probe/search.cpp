@@ -226,6 +226,10 @@ void Search::other_content() {
       break;
     }
   }
+  for (const std::int64_t b : damage_.blocks) {
+    at[Axis::block] = b;
+    for (at[Axis::slot] = 0; at[Axis::slot] < g.block_size; ++at[Axis::slot]) rows.want(at);
+  }
   rows.know_tokens(at[Axis::layer], at[Axis::kv], at[Axis::head]);
   using Place = std::pair<std::int64_t, std::int64_t>;
   using Token = std::pair<std::uint32_t, std::int64_t>;

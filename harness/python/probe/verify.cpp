@@ -82,6 +82,12 @@ Report verify(const Question& q) {
       for (std::int64_t t = b.first_token; t < b.first_token + std::min<std::int64_t>(b.tokens, 64); ++t) tokens.insert(t);
     }
   }
+  for (const Damage::Place& place : damage.first) {
+    if (place.elements.empty()) continue;
+    layout::Coord row = place.elements.front().coord;
+    row[Axis::channel] = 0;
+    rows.want(row);
+  }
   rows.know_axes(tokens);
   for (const Damage::Place& place : damage.first) {
     const auto bytes = q.bound.stretches[static_cast<std::size_t>(place.allocation)].bytes;

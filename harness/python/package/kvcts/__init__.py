@@ -25,11 +25,11 @@ except ModuleNotFoundError as error:
     ) from None
 from .backends import backends
 from .cache import Pair, pair
-from .filled import Cache, assert_kv_equal, cache
 from .check import Compatibility, check
 from .content import Request, Source, clear, fill, verify
 from .describing import Description, Fit, describe
 from .diagnosis import BlockState, Cause, Diagnosis, WrongBytes, WrongPlace
+from .filled import Cache, assert_kv_equal, cache
 from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
 from .paths import get_include
 

@@ -287,3 +287,48 @@ def test_what_people_see(kv_pair):
     assert "\n" not in repr(diagnosis) and "exchanged" in repr(diagnosis)
     with pytest.raises(AssertionError, match="K and V are exchanged"):
         pair.verify()
+
+
+def test_a_wrong_block_among_many_is_named():
+    layout = kvcts.Layout("B N H C", kv=1, blocks=9000, block_size=2, heads=1, head_dim=8)
+    tensor = layout.empty()
+    kvcts.fill(tensor, layout, range(9000), side="consumer")
+    codes(tensor)[8999, 1, 0, 3] ^= 1
+    diagnosis = kvcts.verify(tensor, layout)
+    assert diagnosis.wrong_bytes == 1 and [b.block for b in diagnosis.blocks if not b.right] == [8999]
+    assert "token 17999 (block 8999), channel 3" in diagnosis.text and "wrong: 8999" in str(diagnosis)
+
+
+@pytest.mark.parametrize("wrong", [1, 3, 7])
+def test_more_wrong_bytes_than_are_listed(wrong):
+    """512 KiB a block: the first wrong one already has more places than verify() lists."""
+    layout = kvcts.Layout("B N H C", kv=1, blocks=8, block_size=256, heads=8, head_dim=128)
+    tensor = layout.empty()
+    kvcts.fill(tensor, layout, [5, 0, 3, 1, 7, 2], side="consumer")
+    codes(tensor)[wrong] = 7
+    diagnosis = kvcts.verify(tensor, layout, [5, 0, 3, 1, 7, 2])
+    assert [b.block for b in diagnosis.blocks if not b.right] == [wrong], diagnosis
+    assert diagnosis.wrong_bytes > 500_000 and f"(block {wrong})" in diagnosis.text, diagnosis
+
+
+def test_a_free_block_among_many_wrong_bytes():
+    layout = kvcts.Layout("B N H C", kv=1, blocks=8, block_size=256, heads=8, head_dim=128)
+    tensor = layout.empty()
+    kvcts.fill(tensor, layout, [5, 0, 3], side="consumer")
+    codes(tensor)[6] = codes(tensor)[3]
+    diagnosis = kvcts.verify(tensor, layout, [5, 0, 3])
+    assert diagnosis.fault_class == "over-read" and "block 6 holds unrequested content" in diagnosis.text, diagnosis
+    assert all(b.right for b in diagnosis.blocks)
+
+
+def test_a_copied_tail_hides_nothing(kv_pair):
+    """Moved whole blocks make the tail differ, which is allowed; one byte of a token is found among them."""
+    pair = kv_pair("vllm-fa-nhd", layers=1, block_size=256)
+    copy(pair)
+    pair.verify()
+    last, slot = pair.target_blocks[-1], (pair.tokens - 1) % 256
+    codes(pair.consumer.tensors)[1, last, slot, 3, 9] ^= 1
+    diagnosis = pair.diagnose()
+    assert diagnosis.wrong_bytes == 1 and len(diagnosis.first) == 1, diagnosis
+    assert diagnosis.first[0].where == f"V layer 0 block {last} slot {slot} head 3 channel 9"
+    assert pair.diagnose(tail="untouched").wrong_bytes > 1
