@@ -7,13 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from .cache import Pair, pair
+from .filled import Cache, cache
+
+
+@pytest.fixture
+def kv_cache() -> Callable[..., Cache]:
+    """Makes a filled cache: kv_cache("flash_attn", heads=8). Arguments: kvcts.cache().
+
+    A test of a kernel uses cache.tensors, cache.blocks, cache.tokens and cache.slot_mapping, and ends with cache.verify()
+    or kvcts.assert_kv_equal(), which fail with the diagnosis."""
+    return cache
 
 
 @pytest.fixture
 def kv_pair() -> Callable[..., Pair]:
-    """Makes a filled producer and a cleared consumer: kv_pair("vllm-fa-nhd", "flashinfer:HND", heads=8). Arguments:
-    kvcts.pair().
+    """Makes filled producers and cleared consumers: kv_pair("flash_attn", "flashinfer:HND", heads=8, ranks=(2, 4)).
+    Arguments: kvcts.pair().
 
-    A test moves pair.source_blocks of pair.producer.tensors to pair.target_blocks of pair.consumer.tensors and calls
-    pair.verify(), which fails with the diagnosis."""
+    A test moves pair.source_blocks of pair.producer.tensors to pair.target_blocks of pair.consumer.tensors (with ranks:
+    pair.producers, pair.consumers) and calls pair.verify(), which fails with the diagnosis."""
     return pair

@@ -7,11 +7,6 @@ from moves import codes, tensors
 import kvcts
 
 
-@pytest.fixture
-def kv_cache():
-    return kvcts.cache
-
-
 # ---- kv_cache ----------------------------------------------------------------------------------------------------------
 
 
