@@ -10,6 +10,9 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"KVCTS_ENGINE_PACKAGES", "Folder of the installed engine packages. Default: .venv/engines of the checkout."},
       {"KVCTS_CONNECTOR_PATH",
        "Folders with your own connector programs, separated by colons; searched before the built-in ones."},
+      {"KVCTS_CONNECTOR", "The connector class under test, as --connector."},
+      {"KVCTS_CONNECTOR_EXTRA",
+       "JSON: keys of its kv_connector_extra_config. {folder} in it: a folder of the case's, for both sides."},
       {"KVCTS_PRODUCT",
        "A product file (kvcts explain --schema product) whose engine and waivers join the catalogue, or a plug-in, as "
        "--engine."},

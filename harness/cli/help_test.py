@@ -24,6 +24,7 @@ FORMER = {
 # Read by code, set by other code: no user sets them.
 INTERNAL = {
     "KVCTS_ENGINE_PACKAGE",  # of a worker: which package its plug-in is from
+    "KVCTS_CONNECTOR_FOLDER",  # of a host: where the class under test lies
     "KVCTS_ENTRY_PYTHON",  # by the Python package's command
     "KVCTS_FRONT_OF",
     "KVCTS_LIFELINE",

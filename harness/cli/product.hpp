@@ -1,4 +1,4 @@
-// The transport under test that no file of cases/ names: a product file, or a plug-in alone.
+// What is under test and no file of cases/ names: a transport's product file, its plug-in alone, a connector's class.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,6 +15,13 @@ void declare_engine(Command& command, std::string& file);
 void take_plugin(const std::string& file);
 /// The suite of take_plugin(): profile core with that engine.
 inline constexpr const char* plugin_suite = "profile-core";
+
+void declare_connector(Command& command, std::string& text);
+/// --connector [FOLDER:]MODULE:CLASS, for this process and for the lines that it prints ($KVCTS_CONNECTOR). FOLDER: where
+/// Python finds the module; default: this one. Throws UsageError on anything else.
+void take_connector(const std::string& text);
+/// The suite of take_connector().
+inline constexpr const char* connector_suite = "contract";
 
 /// What $KVCTS_PRODUCT adds to the case data: of a product file, engine and waivers; of a plug-in, an engine made of what
 /// it says of itself, and plugin_suite; nothing when it is unset. Throws UsageError on a plug-in that does not answer.

@@ -38,11 +38,16 @@ void declare_selection(Command& command, SelectOptions& options) {
   command.add_option("--file", options.files, "Take the cases of this file; repeatable").type_name("YAML").repeatable();
 }
 
-void take_engine(SelectOptions& options) {
-  if (options.engine.empty()) return;
-  take_plugin(options.engine);
-  if (options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty())
-    options.suites = {plugin_suite};
+void take_subjects(SelectOptions& options) {
+  const bool nothing_else = options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty();
+  if (!options.engine.empty()) {
+    take_plugin(options.engine);
+    if (nothing_else) options.suites.emplace_back(plugin_suite);
+  }
+  if (!options.connector.empty()) {
+    take_connector(options.connector);
+    if (nothing_else) options.suites.emplace_back(connector_suite);
+  }
 }
 
 matrix::Query query_of(const SelectOptions& options) {

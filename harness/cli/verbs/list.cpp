@@ -93,10 +93,11 @@ Action declare(Command& command, const Globals& globals) {
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
   declare_selection(command, *select);
   declare_engine(command, select->engine);
+  declare_connector(command, select->connector);
   command.add_flag("--count", *count, "Print only the number of cases");
   command.add_flag("--reasons", *reasons, "Print why a listed case will not run, and which covering arrays the suites use");
   return [=, &globals] {
-    take_engine(*select);
+    take_subjects(*select);
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() ||
                           !select->where.empty() || select->cover > 0 || !select->shard.empty() || select->budget > 0;

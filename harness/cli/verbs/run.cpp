@@ -14,6 +14,7 @@ Action declare(Command& command, const Globals& globals) {
   auto with = std::make_shared<std::vector<std::string>>();
   declare_selection(command, o->select);
   declare_engine(command, o->select.engine);
+  declare_connector(command, o->select.connector);
   command
       .add_option("--with", *with,
                   "Add the suites of real connectors: vllm, lmcache (comma-separated). Without their environments the cases "
@@ -59,18 +60,20 @@ Action declare(Command& command, const Globals& globals) {
       .duration()
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
-  for (const char* flag : {"--suite", "--engine", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard",
-                           "--budget", "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
+  for (const char* flag :
+       {"--suite", "--engine", "--connector", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget",
+        "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
-    take_engine(o->select);
+    take_subjects(o->select);
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
         o->select.where.empty()) {
       throw UsageError(
-          "expected a selection: --suite, --engine, --id, --where or --file (`kvcts list --help`), or --resume");
+          "expected a selection: --suite, --engine, --connector, --id, --where or --file (`kvcts list --help`), or "
+          "--resume");
     }
     o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);
     const catalogue::Catalogue cat(catalogue::find_cases(o->cases), additions_here(o->cases));

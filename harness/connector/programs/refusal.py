@@ -6,16 +6,18 @@ import traceback
 import template
 
 
-def answer(error, package, spent=True):
-    """A `raise` or an `assert` in the package's own code is a refusal, as is one of the host's; every other exception
-    is unforeseen. `spent`: the package's exceptions leave the process unfit for later jobs."""
+def answer(error, package, spent=True, beside=""):
+    """A `raise` or an `assert` in the package's own code, or in a file of the folder `beside`, is a refusal, as is one of
+    the host's; every other exception is unforeseen. `spent`: the package's exceptions leave the process unfit for later
+    jobs."""
     frames = traceback.extract_tb(error.__traceback__)
     at = frames[-1]
     own = isinstance(error, template.Refusal)
-    deliberate = own or (f"/{package}/" in at.filename and (at.line or "").startswith(("raise", "assert")))
+    of_package = lambda frame: f"/{package}/" in frame.filename or (beside and frame.filename.startswith(beside))
+    deliberate = own or (of_package(at) and (at.line or "").startswith(("raise", "assert")))
     text = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in `{at.line}`"
     if not deliberate:  # where the package called what raised
-        at = next((frame for frame in reversed(frames) if f"/{package}/" in frame.filename), at)
+        at = next((frame for frame in reversed(frames) if of_package(frame)), at)
     return {
         "state": "refused" if deliberate else "raised",
         "type": type(error).__name__,

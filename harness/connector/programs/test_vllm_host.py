@@ -14,7 +14,6 @@ import pytest
 import vllm_host
 import vllm_model
 import vllm_rank
-import vllm_stored
 
 HERE = Path(__file__).resolve().parent
 
@@ -211,61 +210,6 @@ def test_memory_is_exchanged_address_for_address(tmp_path):
     assert (tmp_path / "second").read_bytes()[:2] == b"s!" and (tmp_path / "first").read_bytes()[:2] == b"ff"
     with pytest.raises(vllm_rank.template.Refusal, match="the registered size"):
         memory.replace(entry("longer"))
-
-
-class Engine:
-    """A stored rank whose connector records how it is called."""
-
-    def __init__(self, monkeypatch, folder, producer, rank=0, ranks=1, **options):
-        monkeypatch.setattr(vllm_stored.Rank, "attention", staticmethod(lambda latent: "attention"))
-        self.calls, rank_of = [], object.__new__(vllm_stored.Rank)
-        note = lambda name: lambda *told: self.calls.append((name, told[0]) if told and isinstance(told[0], str) else name)
-        connector = types.SimpleNamespace(
-            **{
-                name: note(name)
-                for name in (
-                    "bind_connector_metadata",
-                    "start_load_kv",
-                    "wait_for_layer_load",
-                    "save_kv_layer",
-                    "wait_for_save",
-                    "clear_connector_metadata",
-                )
-            }
-        )
-        rank_of.__dict__ |= {
-            "connector": connector,
-            "producer": producer,
-            "rank": rank,
-            "peer": {"ranks": ranks},
-            "options": options,
-            "shared": folder,
-            "layers": {"a": 1, "b": 2},
-            "caches": [types.SimpleNamespace(latent=False, names=["a", "b"])],
-            "requests": [types.SimpleNamespace(request=types.SimpleNamespace(request_id="r1-0"))],
-            "scheduled": {} if not producer else {"r1-0"},
-            "schedule": lambda: {"r1-0"},
-        }
-        self.poll = rank_of.poll
-
-
-def test_a_step_saves_each_layer_and_a_consumer_is_asked_when_all_ranks_have(monkeypatch, tmp_path):
-    first, second = (Engine(monkeypatch, tmp_path, True, rank) for rank in (0, 1))
-    consumer = Engine(monkeypatch, tmp_path, False, ranks=2)
-    assert consumer.poll() is None and first.poll() == {"state": "done"}
-    assert [call for call in first.calls if call[0] == "save_kv_layer"] == [
-        ("save_kv_layer", "a"),
-        ("save_kv_layer", "b"),
-    ] and "wait_for_save" in first.calls
-    assert consumer.poll() is None and not consumer.calls
-    assert second.poll() == {"state": "done"} and consumer.poll() == {"state": "done"} and "start_load_kv" in consumer.calls
-
-
-def test_layers_that_are_never_saved_leave_the_producer_pending(monkeypatch, tmp_path):
-    producer = Engine(monkeypatch, tmp_path, True, saved=1)
-    assert producer.poll() is None and producer.poll() is None
-    assert [call for call in producer.calls if call[0] == "save_kv_layer"] == [("save_kv_layer", "a")]
-    assert Engine(monkeypatch, tmp_path, False).poll() == {"state": "done"}
 
 
 def test_a_handshake_has_a_minute_and_other_options_are_the_sockets(monkeypatch):

@@ -1,9 +1,10 @@
 """Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls),
-MooncakeConnector (the producer pushes) or ExampleConnector (files: the producer saves, the consumer loads), on CPU
-tensors in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is
-installed.
+MooncakeConnector (the producer pushes), ExampleConnector (files: the producer saves, the consumer loads) or a class of the
+user's ($KVCTS_CONNECTOR), on CPU tensors in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM
+0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM, too (vllm_stand_in.py).
 
-    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector}      and in a case, as its engine_options:
+    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector, or class: true}, and in a case, as its
+    engine_options, beside those of vllm_engine.py:
       kv_layout         the layout that the engine reports, if not the strides'
       extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of
                         the rank's process
@@ -20,9 +21,9 @@ installed.
 What replaces the engine around the connector, so that no one takes this for a full deployment:
   - the attention backend is reported as FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
   - the layout is set from the strides that the suite claims, separately on each side: vLLM's engine core would resolve it;
-  - metadata of requests is made by hand, as the scheduler half of the connector would make it;
+  - NixlConnector, MooncakeConnector: metadata of requests is made by hand, as their scheduler halves would make it; for
+    the others vllm_engine.py calls both halves as an engine does, but computes nothing in between;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
-  - ExampleConnector: see vllm_stored.py;
   - threads that the connector starts outside Python run at nice 19: NIXL's poll without a pause;
   - a model of one Llama (DeepSeek-V2 for latents) configuration without weights; each group's layers have separate tensors.
 
@@ -56,8 +57,34 @@ PACKAGES = {
 }
 
 
+def take_class():
+    """The class under test, $KVCTS_CONNECTOR: [FOLDER:]MODULE:CLASS, with the folder that its module lies in. Why there is
+    none, in words; ""."""
+    named = os.environ.get("KVCTS_CONNECTOR", "")
+    folder, module, name = ([""] * 3 + named.split(":"))[-3:]
+    if not module or not name:
+        return f"no class is under test: kvcts run --connector MODULE:CLASS, or pytest --kvcts-connector; found '{named}'"
+    sys.path[:0] = [folder] if folder else []
+    try:
+        real = importlib.util.find_spec("vllm") is not None
+        if not real:
+            importlib.import_module("vllm_stand_in").install()
+        else:
+            vllm_model.stand_in_for_platform()
+        loaded = importlib.import_module(module)
+        kind = getattr(loaded, name)
+    except (ImportError, AttributeError) as error:
+        return f"{named} cannot be imported by {sys.executable}: {error}"
+    OPTIONS.update({"class": named, "connector": name, "module": module})
+    OPTIONS.setdefault("transfer_config", {})["kv_connector_module_path"] = module
+    os.environ["KVCTS_CONNECTOR_FOLDER"] = os.path.dirname(os.path.abspath(sys.modules[kind.__module__].__file__))
+    return "" if real or vllm_model.torch() or template.np is not None else "NumPy is missing: pip install numpy"
+
+
 def missing():
     """What has to be installed, in words; "" when all is there."""
+    if "class" in OPTIONS:
+        return take_class()
     lack = [
         name for name in ("vllm", "torch", "zmq", PACKAGES[OPTIONS["connector"]][0]) if not importlib.util.find_spec(name)
     ]
@@ -71,16 +98,19 @@ def missing():
 
 def preload():
     """All that a rank imports, before the first fork."""
+    if vllm_model.stands_in():
+        gc.freeze()
+        return
     vllm_model.stand_in_for_platform()
     for name in (
         "torch",
         "vllm.engine.arg_utils",
         "vllm.distributed.kv_transfer.kv_connector.factory",
         "vllm.v1.kv_cache_interface",
-        PACKAGES[OPTIONS["connector"]][1],
+        OPTIONS.get("module") or PACKAGES[OPTIONS["connector"]][1],
     ):
         importlib.import_module(name)
-    vllm_model.warm(OPTIONS["connector"])
+    vllm_model.warm(OPTIONS["connector"], OPTIONS.get("module"))
     gc.freeze()  # otherwise a collection in a rank would touch, and so copy, everything imported
 
 
@@ -125,17 +155,19 @@ class Child:
         """NIXL's progress thread polls without a pause: an idle agent would take a whole core."""
         os.kill(self.pid, signal.SIGSTOP if asleep else signal.SIGCONT)
 
-    def reap(self, options):
+    def reap(self, options, keep=False):
         """Its status; None while it is alive."""
         pid, status = os.waitpid(self.pid, options)
         if pid == 0:
             return None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
         return status
 
-    def kill(self):
+    def kill(self, keep=False):
+        """keep: its folder stays, for the other side; the run's ends with it."""
         os.kill(self.pid, signal.SIGKILL)
-        self.reap(0)
+        self.reap(0, keep)
 
 
 class Job:
@@ -259,6 +291,12 @@ class Job:
             return {"load_errors": errors, "text": next(answer["text"] for answer in answers if "load_errors" in answer)}
         if len(answers) < len(self.children):
             return None
+        if any(answer.get("leaves") for answer in answers):
+            stays = self.children[0].folder
+            for child in self.children:
+                child.kill(keep=True)
+            self.children = []
+            open(os.path.join(stays, "shared", "gone"), "w").close()
         self.well = time.monotonic() - self.began < LATE
         return {"path": {"registration": "of the job before" if self.served else "of its own"}}
 
@@ -275,7 +313,7 @@ class Job:
 
 def pool_of(call, options):
     """What a job must share with the last one to be another request on the same connectors. None: nothing is shared."""
-    if {"dies", "aborts", "also", "cached", "lease"} & options.keys() or os.path.isdir(
+    if {"dies", "aborts", "also", "cached", "lease", "class"} & options.keys() or os.path.isdir(
         "/sys/class/infiniband"
     ):  # a NIC would continue with the old pages
         return None
@@ -328,15 +366,16 @@ def handle(call, jobs):
             return {"state": "skipped", "text": lack}
         began = time.monotonic()
         preload()
-        import torch
         import vllm
 
+        torch = vllm_model.torch()
         return {
             "name": OPTIONS["connector"],
             "version": vllm.__version__,
             "capabilities": {"ops": ["write" if OPTIONS["connector"] == "MooncakeConnector" else "read"], "abandon": True},
             "facts": {
-                "torch": torch.__version__,
+                "torch": torch.__version__ if torch else "none: NumPy's arrays",
+                "interface": "stand-in, without vLLM" if vllm_model.stands_in() else "vLLM's own",
                 "python": sys.version.split()[0],
                 "import_s": round(time.monotonic() - began, 1),
             },

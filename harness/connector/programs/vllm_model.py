@@ -4,6 +4,7 @@ specifications, tensors. The only place that knows how two versions of vLLM diff
 import contextlib
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import inspect
 import json
@@ -28,6 +29,51 @@ DTYPES = {
 }
 
 
+NUMPY = {"bfloat16": "u2", "float16": "f2", "float32": "f4"}  # as its bits where NumPy has no such type
+
+
+def stands_in():
+    """Whether vLLM itself is not here, and vllm_stand_in.py answers for it."""
+    return "vllm_stand_in" in sys.modules
+
+
+@functools.cache
+def torch():
+    """The module, or None: then tensors are NumPy's."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        return None
+
+
+def copy_of(part):
+    return part.clone() if torch() else part.copy()
+
+
+def bytes_of(part):
+    return part.contiguous().view(torch().uint8).numpy().tobytes() if torch() else part.tobytes()
+
+
+def array_of(part):
+    """A copy for another process: NumPy's, of opaque elements."""
+    raw = part.contiguous().view(torch().uint8).numpy() if torch() else part
+    size = part.element_size() if torch() else part.itemsize
+    return template.np.ascontiguousarray(raw).view(f"V{size}").copy()
+
+
+def like(part, array):
+    """An array of array_of() as what is stored into this part."""
+    if torch() is None:
+        return array.view(part.dtype)
+    return torch().from_numpy(template.np.ascontiguousarray(array).view("u1")).view(part.dtype)
+
+
+def invert(part):
+    """Other bytes in place."""
+    flat = part.view(torch().uint8) if torch() else part.view("u1")
+    flat ^= 0xFF
+
+
 class Group:
     """One KV cache group of this rank, as the suite claims it."""
 
@@ -50,20 +96,23 @@ class Group:
             raise template.Refusal(f"this host drives {', '.join(DTYPES)}, not {said}")
         self.dtype, self.cache_dtype = DTYPES[said]
 
-    def torch_dtype(self):
-        import torch
-
-        return torch.uint8 if self.cache_dtype != "auto" else getattr(torch, self.dtype)
+    def element(self):
+        """The type of the tensors' elements."""
+        if torch() is None:
+            return template.np.dtype("u1" if self.cache_dtype != "auto" else NUMPY[self.dtype])
+        return torch().uint8 if self.cache_dtype != "auto" else getattr(torch(), self.dtype)
 
     def tensors(self, memories):
-        """The suite's memory as torch tensors of the claimed shape and strides. A storage is the allocation, without
-        the guard zones."""
-        import torch
-
+        """The suite's memory as tensors of the claimed shape and strides. A storage is the allocation, without the guard
+        zones."""
         for name, claim in zip(self.names, self.claims):
             memory, size = memories[claim["memory"]], claim["itemsize"]
-            flat = torch.frombuffer(
-                memory.map, dtype=self.torch_dtype(), offset=memory.base, count=self.bytes[claim["memory"]] // size
+            if torch() is None:
+                start = memory.base + claim["offset"]
+                yield name, template.np.ndarray(claim["shape"], self.element(), memory.map, start, claim["strides"])
+                continue
+            flat = torch().frombuffer(
+                memory.map, dtype=self.element(), offset=memory.base, count=self.bytes[claim["memory"]] // size
             )
             yield (
                 name,
@@ -77,7 +126,7 @@ class Group:
             "block_size": self.block_size,
             "num_kv_heads": self.heads,
             "head_size": self.head_dim,
-            "dtype": self.torch_dtype(),
+            "dtype": self.element(),
         }
         if self.latent:
             return MLAAttentionSpec(**common, cache_dtype_str=self.cache_dtype)
@@ -94,6 +143,8 @@ def layout_of(claims):
 
 def announce(layout):
     """Up to 0.27.1 the layout is a setting of the process."""
+    if stands_in():
+        return
     try:
         import vllm.v1.kv_cache_layout  # noqa: F401  # newer: in the cache's configuration
     except ImportError:
@@ -188,7 +239,7 @@ def engine_arguments(groups):
     }
 
 
-def warm(connector):
+def warm(connector, module=None):
     """What the configurations of all jobs share, before the first fork. vLLM would inspect the model's class in a
     separate process (10 s)."""
     from vllm.config import KVTransferConfig
@@ -200,7 +251,9 @@ def warm(connector):
         group = types.SimpleNamespace(
             head_dim=576, total_heads=1, names=[""], latent=latent, dtype="bfloat16", cache_dtype="auto", block_size=16
         )
-        transfer = KVTransferConfig(kv_connector=connector, kv_role="kv_producer", engine_id="warm")
+        transfer = KVTransferConfig(
+            kv_connector=connector, kv_role="kv_producer", engine_id="warm", kv_connector_module_path=module
+        )
         EngineArgs(**engine_arguments([group]), kv_transfer_config=transfer).create_engine_config()
 
 
@@ -225,10 +278,8 @@ def stand_in_for_platform():
 
 def stand_in_for_device():
     """MooncakeConnector queries the index of an accelerator, and there is none."""
-    import torch
-
-    torch.accelerator.current_device_index = lambda: 0
-    torch.accelerator.set_device_index = lambda device: None
+    torch().accelerator.current_device_index = lambda: 0
+    torch().accelerator.set_device_index = lambda device: None
 
 
 HANDSHAKE_MS = 60_000

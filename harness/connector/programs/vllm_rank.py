@@ -21,6 +21,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 MAP_FIXED = 0x10
+BY_HAND = ("NixlConnector", "MooncakeConnector")  # whose requests have no scheduler half here
 LEASE = 600  # s; how long a producer keeps blocks for a consumer
 
 
@@ -32,6 +33,14 @@ def threads():
         for tid in os.listdir("/proc/self/task")
         if int(tid) not in ours
     }
+
+
+def packed(thing):
+    return b64encode(pickle.dumps(thing)).decode()
+
+
+def unpacked(text):
+    return pickle.loads(b64decode(text))
 
 
 def fit(function, *arguments, **named):
@@ -69,12 +78,6 @@ class Memory(template.Memory):
 
 class Rank:
     def __init__(self, call):
-        from vllm.config import KVTransferConfig, set_current_vllm_config
-        from vllm.distributed import parallel_state
-        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-        from vllm.engine.arg_utils import EngineArgs
-
         self.said = Said(logging.ERROR)
         logging.getLogger("vllm").addHandler(self.said)
         place, self.options = call["place"], call["options"]
@@ -87,8 +90,8 @@ class Rank:
         )
         self.memories = [Memory(entry) for entry in call["memory"]]
         self.engine_id = place["engine_id"]
-        self.caches = caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
-        layout = self.options.get("kv_layout") or caches[0].layout
+        self.caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
+        layout = self.options.get("kv_layout") or self.caches[0].layout
         vllm_model.announce(layout)
         os.environ.update(
             VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1",
@@ -97,16 +100,31 @@ class Rank:
             VLLM_HOST_IP="127.0.0.1",
         )
         os.environ.update(self.options.get("environment", {}))
-        if self.connector_name == "MooncakeConnector":
-            vllm_model.stand_in_for_device()
+        from vllm.config import KVTransferConfig
+
+        transfer = {
+            "kv_role": "kv_producer" if self.producer else "kv_consumer",
+            "kv_load_failure_policy": "recompute",
+        } | self.options.get("transfer_config", {})
         transfer = KVTransferConfig(
             kv_connector=self.options.get("through", self.connector_name),
-            kv_role="kv_producer" if self.producer else "kv_consumer",
             engine_id=self.engine_id,
-            kv_load_failure_policy="recompute",
             kv_connector_extra_config=self.extra_config() | self.options.get("extra", {}),
-            **self.options.get("transfer_config", {}),
+            **transfer,
         )
+        self.create(call, layout, transfer)
+
+    def create(self, call, layout, transfer):
+        """Both halves, as an engine makes them, and the tensors that the worker's registers."""
+        from vllm.config import set_current_vllm_config
+        from vllm.distributed import parallel_state
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+        from vllm.engine.arg_utils import EngineArgs
+
+        caches = self.caches
+        if self.connector_name == "MooncakeConnector":
+            vllm_model.stand_in_for_device()
         self.config = EngineArgs(
             **vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer
         ).create_engine_config()
@@ -153,14 +171,13 @@ class Rank:
         self.said.text = ""
 
     def metadata(self):
-        handshake = self.connector.get_handshake_metadata() if self.nixl and self.producer else None
-        return {"handshake": b64encode(pickle.dumps(handshake)).decode()}
+        return {"handshake": packed(self.connector.get_handshake_metadata() if self.nixl and self.producer else None)}
 
     def serve(self, handshakes):
         """The first rank of a producer: its answer to the handshakes of all ranks."""
         if self.scheduler:
             self.scheduler.set_xfer_handshake_metadata_pp_aware(
-                {(0, rank): pickle.loads(b64decode(text)) for rank, text in enumerate(handshakes)}
+                {(0, rank): unpacked(text) for rank, text in enumerate(handshakes)}
             )
 
     def begin(self, number, requests):
@@ -263,9 +280,10 @@ def handle(call, ranks):
         if name == "register" and "again" in call:
             ranks["job"].again(call["again"])
         elif name == "register":
-            import vllm_stored  # derives from Rank
+            import vllm_engine  # derives from Rank
 
-            ranks["job"] = (vllm_stored.Rank if call["options"]["connector"] == "ExampleConnector" else Rank)(call)
+            by_hand = call["options"]["connector"] in BY_HAND and "class" not in call["options"]
+            ranks["job"] = (Rank if by_hand else vllm_engine.Rank)(call)
             return ranks["job"].metadata()
         if name == "serve":
             ranks["job"].serve(call["handshakes"])
@@ -278,7 +296,7 @@ def handle(call, ranks):
         elif name == "shutdown" and ranks:
             ranks["job"].close()
     except Exception as error:
-        return refusal.answer(error, "vllm", spent=False)
+        return refusal.answer(error, "vllm", spent=False, beside=os.environ.get("KVCTS_CONNECTOR_FOLDER", ""))
     return {}
 
 

@@ -7,7 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from .cache import Pair, pair
+from .contract import Contract, add_options
 from .filled import Cache, cache
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("kvcts_connector"):
+        config.pluginmanager.register(Contract(config), "kvcts-contract")
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Runs the package's tests with the module of this build. Skipped, with the reason, if it was not built."""
+"""run.py [FILE.py...]: runs the package's tests, or those of the files, with the module of this build. Skipped, with the
+reason, if it was not built."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def main() -> int:
             "no:cacheprovider",
             "-p",
             "kvcts.pytest_plugin",
-            str(HERE),
+            *([] if any(word.endswith(".py") for word in sys.argv[1:]) else [str(HERE), "--ignore=test_contract.py"]),
             *sys.argv[1:],
         ],
         env,

@@ -1,0 +1,583 @@
+"""What an engine does with a connector of vLLM, for one rank of one side: its scheduler asks the connector's scheduler half,
+its model runner calls the worker half, in the order of vLLM 0.33.0 (v1/core/sched/scheduler.py, v1/worker). The producer's
+engine computes prompts (the suite has filled their blocks), the consumer's gets the same prompts afterwards and what the
+producer's request_finished() returned.
+
+    engine_options of a case, besides those of vllm_host.py:
+      prompt        [producer's, consumer's]: tokens that each prompt has beyond the case's; default [1, 2], because a
+                    store that keeps whole blocks may leave out a prompt's last token, and must not be asked for all of it
+      chunk         the producer computes this many tokens in its first step, the others in a second
+      shared        the consumer's prompt has only this many first tokens of the producer's
+      lost          what the connector has put into its folder is deleted once it has said that the tokens are there
+      leaves        the producer's processes are killed when its requests are finished
+      aborts        consumer: its requests are given up while they load; their blocks are free when it says so
+      saved         the producer's step ends after this many layers
+      through       MultiConnector: each side's is one of two children, with separate folders; the consumer's first is empty
+      full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
+
+The producer's blocks hold nothing of a prompt before its engine computes that: token by token over the steps, layer by layer
+within one. Blocks that the connector calls free are taken by another request at once: their content changes. Before the
+producer answers, all is as the suite had filled it.
+
+The first rank has the scheduler and its half. It gives each step to all ranks, itself included, as a file; each answers with
+a file, as vLLM's executor does with messages."""
+
+import importlib
+import itertools
+import json
+import os
+import pickle
+import random
+import shutil
+import time
+import types
+import zlib
+from pathlib import Path
+
+import template
+import vllm_model
+import vllm_rank
+
+
+def write(file, thing):
+    """Whole or not at all."""
+    part = file.with_name(file.name + ".part")
+    part.write_bytes(pickle.dumps(thing))
+    part.rename(file)
+
+
+class Rank(vllm_rank.Rank):
+    def __init__(self, call):
+        folder = Path(call["place"]["folder"])
+        self.steps, self.shared = folder / "steps", folder / "shared"
+        self.steps.mkdir(exist_ok=True)
+        if call["place"]["role"] == "producer":
+            self.files("x").parent.mkdir(parents=True, exist_ok=True)
+        self.next, self.count = 0, itertools.count()
+        super().__init__(call)
+
+    def files(self, name):
+        return self.shared / "files" / name
+
+    def extra_config(self):
+        extra = json.loads(os.environ.get("KVCTS_CONNECTOR_EXTRA", "{}").replace("{folder}", str(self.files("own"))))
+        if "through" not in self.options:
+            return {"shared_storage_path": str(self.files("own"))} | extra
+        children = ("first", "second") if self.producer else ("empty", "second")
+        return {
+            "connectors": [
+                {
+                    "kv_connector": self.connector_name,
+                    "kv_role": "kv_both",
+                    "kv_connector_extra_config": {"shared_storage_path": str(self.files(name))},
+                }
+                for name in children
+            ]
+        }
+
+    def schedules(self):
+        return self.rank == 0
+
+    def create(self, call, layout, transfer):
+        if not vllm_model.stands_in():
+            return super().create(call, layout, transfer)
+        import vllm_stand_in
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+
+        self.config = vllm_stand_in.configure(self.caches, layout, transfer, self.rank, self.ranks)
+        cache = vllm_model.cache_config(self.caches, call["memory"], layout, self.config)
+        kind = getattr(importlib.import_module(self.options["module"]), self.connector_name)
+        self.connector, self.scheduler = kind(self.config, KVConnectorRole.WORKER, cache), None
+        self.layers = {name: tensor for group in self.caches for name, tensor in group.tensors(self.memories)}
+        self.connector.register_kv_caches(self.layers)
+        if self.schedules():
+            self.scheduler = kind(self.config, KVConnectorRole.SCHEDULER, cache)
+
+    def close(self):
+        if not vllm_model.stands_in():
+            super().close()
+
+    def metadata(self):
+        handshake = self.connector.get_handshake_metadata()
+        return {"handshake": vllm_rank.packed(handshake)}
+
+    def serve(self, handshakes):
+        if not self.scheduler or None in (all_of := [vllm_rank.unpacked(text) for text in handshakes]):
+            return
+        if hasattr(self.scheduler, "set_xfer_handshake_metadata_pp_aware"):
+            self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): one for rank, one in enumerate(all_of)})
+        else:
+            self.scheduler.set_xfer_handshake_metadata(dict(enumerate(all_of)))
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+    def begin(self, number, requests):
+        self.answer, self.broken, self.freed, self.seen = None, None, [], {}
+        self.told = {f"{told['request']}-{number}": told for told in requests}
+        self.job = next(iter(self.told), f"none-{number}")  # of this transfer: connectors may outlive a job
+        if not self.producer and self.rank == 0:
+            self.shared.unlink(missing_ok=True)
+            self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
+        self.flow = (self.produce() if self.producer else self.consume()) if self.rank == 0 else iter(())
+
+    def request(self, name, told, params):
+        """A request of this side's engine: its blocks by group, how many of its tokens are in the case, and how many of
+        these are already in its cache."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.utils.hashing import sha256_cbor
+        from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+        from vllm.v1.request import Request
+
+        prefix, size = self.options.get("cached", []), self.caches[0].block_size
+        blocks = [list(group["blocks"]) for group in told["groups"]]
+        tokens = (told["tokens"] or len(blocks[0]) * size) + (len(prefix) * size if told["tokens"] else 0)
+        more = self.options.get("prompt", (1, 2))[0 if self.producer else 1]
+        ids = [drawn.randrange(64) for drawn in [random.Random(name)] for _ in range(tokens + more)]
+        if not self.producer and (shared := self.options.get("shared")) is not None:
+            ids[shared:] = [63 - token for token in ids[shared:]]
+        if not self.producer:
+            blocks[0] = prefix + blocks[0]
+        arguments = SamplingParams(max_tokens=1, extra_args={"kv_transfer_params": params})
+        arguments.update_from_generation_config({}, 2)
+        init_none_hash(sha256_cbor)
+        request = Request(name, ids, arguments, None, block_hasher=get_request_block_hasher(size, sha256_cbor))
+        computed = 0 if self.producer else len(prefix) * size
+        return types.SimpleNamespace(request=request, name=name, blocks=blocks, tokens=tokens, computed=computed)
+
+    @staticmethod
+    def allocation(one, hashed):
+        """The request's blocks as vLLM's cache manager hands them out; the first `hashed` are its prefix cache's."""
+        from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+        from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
+        groups = tuple([KVCacheBlock(block) for block in group] for group in one.blocks)
+        for block in groups[0][:hashed]:
+            block.set_block_hash(f"{one.name}-{block.block_id}".encode())
+        return KVCacheBlocks(groups)
+
+    def output(self, new=(), cached=(), finished=()):
+        """What the scheduler decided for a step: new requests with their tokens, and further tokens of running ones."""
+        from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+
+        output = SchedulerOutput.make_empty()
+        output.finished_req_ids = set(finished)
+        for one, tokens in new:
+            blocks = tuple(group[: -(-(one.request.num_computed_tokens + tokens) // self.size(n))] or [0]
+                           for n, group in enumerate(one.blocks))  # fmt: skip
+            output.scheduled_new_reqs.append(NewRequestData.from_request(one.request, blocks))
+        if cached:
+            running = output.scheduled_cached_reqs = type(output.scheduled_cached_reqs)([], set(), [], {}, [], [], [])
+            for one, tokens in cached:
+                have = -(-one.request.num_computed_tokens // self.size(0))
+                running.req_ids.append(one.name)
+                running.new_block_ids.append(tuple(group[have:] for group in one.blocks))
+                running.num_computed_tokens.append(one.request.num_computed_tokens)
+                running.num_output_tokens.append(0)
+        output.num_scheduled_tokens = {one.name: tokens for one, tokens in (*new, *cached)}
+        output.total_num_scheduled_tokens = sum(output.num_scheduled_tokens.values())
+        return output
+
+    def size(self, group):
+        return self.caches[group].block_size
+
+    def finished(self, one, status):
+        """Whether its blocks stay in use, and what the engine's answer carries to the other side."""
+        from vllm.v1.request import RequestStatus
+
+        one.request.status = getattr(RequestStatus, status)
+        whole = getattr(self.scheduler, "request_finished_all_groups", None)
+        return (
+            whole(one.request, tuple(one.blocks)) if whole else self.scheduler.request_finished(one.request, one.blocks[0])
+        )
+
+    # ---- the scheduler, in the first rank ---------------------------------------------------------------------------
+    def perform(self, order, **what):
+        """Gives all ranks something to do. Their answers, when all have one."""
+        number = next(self.count)
+        write(self.steps / str(number), (order, what))
+        files = [self.steps / f"{number}.{rank}" for rank in range(self.ranks)]
+        while not all(file.exists() for file in files):
+            yield
+        return [pickle.loads(file.read_bytes()) for file in files]
+
+    def step(self, output, layers=None, finished=(), computes=None):
+        """A step of the engine: every rank's results, which the scheduler's half hears of, too. layers None: no forward.
+        computes: of each request, the tokens that its model computes: first and end."""
+        from vllm.v1.outputs import KVConnectorOutput
+
+        meta = self.scheduler.build_connector_meta(output)
+        answers = yield from self.perform("run", meta=meta, layers=layers, finished=set(finished), computes=computes or {})
+        for kind in ("sending", "receiving"):  # over when every rank has said so
+            for answer in answers:
+                for name in answer[kind]:
+                    self.said_by.setdefault((kind, name), []).append(name)
+        over = {kind: {name for (k, name), all_of in self.said_by.items() if k == kind and len(all_of) == self.ranks}
+                for kind in ("sending", "receiving")}  # fmt: skip
+        for kind, names in over.items():
+            for name in names:
+                del self.said_by[kind, name]
+        metas = [answer["meta"] for answer in answers if answer["meta"] is not None]
+        told = KVConnectorOutput(over["sending"] or None, over["receiving"] or None)
+        told.kv_connector_worker_meta = metas[0] if metas else None
+        for meta in metas[1:]:
+            told.kv_connector_worker_meta = told.kv_connector_worker_meta.aggregate(meta)
+        self.errors.update(block for answer in answers for block in answer["errors"])
+        self.failed.update(name for answer in answers for name in answer["failed"])
+        told.invalid_block_ids, told.failed_recving = set(self.errors), set(self.failed)
+        if hasattr(self.scheduler, "update_connector_output"):
+            self.scheduler.update_connector_output(told)
+        return over
+
+    def produce(self):
+        self.said_by, self.errors, self.failed = {}, set(), set()
+        params = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None}
+        all_of = [self.request(name, told, params | {"transfer_id": name}) for name, told in self.told.items()]
+        for one in all_of:
+            self.notice(one)
+            found, _ = self.scheduler.get_num_new_matched_tokens(one.request, 0)
+            if found and found > 0:
+                raise RuntimeError(
+                    f"the connector says that {found} tokens of a prompt are stored that nothing has computed"
+                )
+            self.scheduler.update_state_after_alloc(one.request, self.allocation(one, 0), 0)
+        layers = self.options.get("saved", len(self.layers))
+        yield from self.perform("hide")
+        first = {one.name: min(self.options.get("chunk", one.tokens), one.tokens) for one in all_of}
+        computes = {one.name: (0, first[one.name]) for one in all_of}
+        yield from self.step(self.output(new=[(one, first[one.name]) for one in all_of]), layers, computes=computes)
+        for one in all_of:
+            one.request.num_computed_tokens = first[one.name]
+        if rest := [(one, one.tokens - first[one.name]) for one in all_of if first[one.name] < one.tokens]:
+            computes = {one.name: (first[one.name], one.tokens) for one, _ in rest}
+            yield from self.step(self.output(cached=rest), layers, computes=computes)
+        yield from self.perform("restore")  # what no prompt has: slots beyond its tokens
+        if "saved" in self.options:
+            write(self.shared / f"answers-{self.job}", {})
+            while True:
+                yield
+        yield from self.perform("publish")
+        held, names, answers = set(), {one.name for one in all_of}, {}
+        for one in all_of:
+            one.request.num_computed_tokens = one.tokens
+            wait, answers[one.name] = self.finished(one, "FINISHED_LENGTH_CAPPED")
+            if wait:
+                held.add(one.name)
+        if self.options.get("leaves"):
+            write(self.shared / f"answers-{self.job}", answers)
+            yield from self.perform("end", answer={"state": "done", "leaves": True})
+            return
+        yield from self.free([one for one in all_of if one.name not in held])
+        write(self.shared / f"answers-{self.job}", answers)
+        told = names
+        while held:
+            over = yield from self.step(self.output(finished=told), finished=told)
+            told = ()
+            yield from self.free([one for one in all_of if one.name in held & over["sending"]])
+            held -= over["sending"]
+            if self.options.get("aborts") == "consumer" and self.other_is_over():
+                break  # its lease is the connector's own
+            yield
+        while not self.other_is_over():
+            yield
+        yield from self.perform("restore")
+        write(self.shared / f"restored-{self.job}", None)
+        yield from self.perform("end", answer={"state": "done"})
+
+    def other_is_over(self):
+        return (self.shared / f"over-{self.job}").exists()
+
+    def free(self, requests):
+        """Their blocks are another request's now."""
+        if blocks := [one.blocks for one in requests]:
+            yield from self.perform("reuse", requests=blocks)
+
+    def notice(self, one):
+        if hasattr(self.scheduler, "on_new_request"):
+            self.scheduler.on_new_request(one.request)
+
+    def consume(self):
+        self.said_by, self.errors, self.failed = {}, set(), set()
+        said, gone = self.shared / f"answers-{self.job}", self.shared / "gone"
+        while not said.exists() or self.options.get("leaves") and not gone.exists():
+            yield
+        answers = pickle.loads(said.read_bytes())
+        all_of = [self.request(name, told, self.carried(name, answers.get(name))) for name, told in self.told.items()]
+        now, later = [], []
+        for one in all_of:
+            self.notice(one)
+            one.request.num_computed_tokens = one.computed
+            while (found := self.scheduler.get_num_new_matched_tokens(one.request, one.computed))[0] is None:
+                yield
+            one.found, waits = found
+            self.check(one, answers.get(one.name))
+            (later if waits and one.found else now).append(one)
+        if self.options.get("lost"):
+            if not any(self.files("own").rglob("*")):
+                raise template.Refusal("the connector keeps nothing in its folder: nothing of it can be lost")
+            shutil.rmtree(self.files("own"))
+        for one in later + now:
+            hashed = len(self.options.get("cached", []))
+            self.scheduler.update_state_after_alloc(one.request, self.allocation(one, hashed), one.found)
+        if self.options.get("aborts") == "consumer":
+            yield from self.abort(now, later)
+        else:
+            yield from self.load(now, later)
+        write(self.shared / f"over-{self.job}", None)
+        yield from self.perform("end", answer=self.ending())
+
+    def carried(self, name, params):
+        """The consumer's kv_transfer_params, as a router passes them on."""
+        if params is None:
+            return None
+        return {"remote_host": "127.0.0.1", "tp_size": self.peer["ranks"], "transfer_id": name} | params
+
+    def check(self, one, carried):
+        """What it says that it can load is what the producer has computed of this prompt."""
+        if carried and "shared" in self.options:
+            raise template.Refusal("kv_transfer_params name the request: nothing is looked up by its prompt")
+        prompt = self.options.get("shared", len(one.request.prompt_token_ids))
+        most = min(one.tokens, prompt) - one.computed
+        if one.found < 0 or one.found > (len(one.request.prompt_token_ids) - one.computed if carried else max(most, 0)):
+            raise RuntimeError(
+                f"the connector says that it can load {one.found} tokens of a prompt of which {most} are stored"
+            )
+        if "shared" in self.options and one.found <= most:
+            raise template.Refusal(f"the connector says that {one.found} tokens are stored of another prompt's {most}")
+        wanted, size = one.tokens - one.computed, self.size(0)
+        if one.found < wanted and (one.found == 0 or one.found % size or len(self.caches) > 1):
+            text = f"the connector says that it can load {one.found} tokens where {wanted} have been computed"
+            raise template.Refusal(text + ": the engine computes the others")
+        if one.found < wanted:
+            self.computed(next(iter(self.layers)), one.name)
+
+    def load(self, now, later):
+        """Requests that load while others compute, then one step with all of them."""
+        waiting = {one.name for one in later}
+        while waiting:
+            over = yield from self.step(self.output())
+            waiting -= over["receiving"]
+            if self.failed or self.errors:
+                return
+            yield
+        for one in later:
+            one.request.num_computed_tokens = one.tokens
+            self.scheduler.update_state_after_alloc(one.request, self.allocation(one, len(one.blocks[0])), 0)
+        for one in now:
+            one.request.num_computed_tokens = one.computed + one.found
+        new = [(one, len(one.request.prompt_token_ids) - one.request.num_computed_tokens) for one in now + later]
+        computed = {one.name: (one.computed + one.found, one.tokens) for one in now + later}
+        yield from self.step(self.output(new=new), len(self.layers), computes=computed)
+        if self.errors:
+            return
+        for one in now + later:
+            one.request.num_computed_tokens = len(one.request.prompt_token_ids)
+            self.finished(one, "FINISHED_LENGTH_CAPPED")
+
+    def abort(self, now, later):
+        if now:
+            raise template.Refusal("the connector loads within a step of the engine: nothing can be given up meanwhile")
+        yield from self.perform("keep", requests=[one.blocks for one in later])
+        yield from self.step(self.output())
+        for one in later:
+            self.finished(one, "FINISHED_ABORTED")
+        waiting, told = {one.name for one in later}, {one.name for one in later}
+        while waiting:  # the scheduler keeps the blocks until the load is over
+            over = yield from self.step(self.output(finished=told), finished=told)
+            waiting, told = waiting - over["receiving"], ()
+            yield
+        yield from self.perform("restore")  # free: what comes now is written into another request's blocks
+
+    def ending(self):
+        said = f"; it says: {self.said.text}" if self.said.text else ""
+        if self.failed:
+            text = f"requests {sorted(self.failed)} failed to load{said}"
+            return {"state": "refused", "type": "failed_recving", "text": text}
+        if self.errors:
+            return {"state": "done", "load_errors": sorted(self.errors), "text": f"the connector says so{said}"}
+        return {"state": "done"}
+
+    # ---- the model runner, in every rank ----------------------------------------------------------------------------
+    def poll(self):
+        if self.broken is None:
+            try:
+                self.follow()
+                if self.answer is None:
+                    next(self.flow, None)
+                    self.follow()
+                return self.answer
+            except Exception as error:
+                self.broken, self.until = error, time.monotonic() + 2
+                self.restore()
+                write(self.shared / f"over-{self.job}", None)
+        # The case ends with this answer: not before the producer's blocks are as they were.
+        if self.producer or (self.shared / f"restored-{self.job}").exists() or time.monotonic() > self.until:
+            raise self.broken
+        return None
+
+    def follow(self):
+        while (file := self.steps / str(self.next)).exists():
+            order, what = pickle.loads(file.read_bytes())
+            answer = getattr(self, order)(**what)
+            write(self.steps / f"{self.next}.{self.rank}", answer)
+            self.next += 1
+
+    def end(self, answer):
+        self.answer = answer
+        if answer["state"] == "done" and (changed := self.changed()):
+            text = f"the KV cache of {changed[0]} changed after wait_for_layer_load() had returned for it"
+            self.answer = {"state": "raised", "type": "LoadedTooLate", "text": text}
+
+    def run(self, meta, layers, finished, computes):
+        """A model runner's calls in one step: with a forward over that number of layers, or without one."""
+        one, forward = self.connector, layers is not None
+        graph = self.options.get("full_graph") and not self.producer
+        attention = {name: self.attention(group.latent) for group in self.caches for name in group.names}
+        if not forward or graph:
+            attention = None
+        if hasattr(one, "handle_preemptions"):
+            one.handle_preemptions(meta)
+        one.bind_connector_metadata(meta)
+        modules = {name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()}
+        one.start_load_kv(types.SimpleNamespace(attn_metadata=attention, no_compile_layers=modules))
+        for name, tensor in list(self.layers.items())[:layers] if attention else ():  # else no layer calls the connector
+            one.wait_for_layer_load(name)
+            if not self.producer:
+                has = len(self.options.get("cached", []))
+                loaded = {request: first // self.size(0) - has for request, (first, _) in computes.items()}
+                self.seen[name] = loaded, self.digest(name, loaded)
+            self.compute(name, computes)
+            one.save_kv_layer(name, tensor, attention[name])
+        if layers in (None, len(self.layers)):
+            one.wait_for_save()
+        if hasattr(one, "get_transfer_results"):
+            results = one.get_transfer_results(finished)
+            sending, receiving, failed = results.finished_sending, results.finished_recving, results.failed_recving
+        else:
+            (sending, receiving), failed = one.get_finished(finished), ()
+        answer = {
+            "sending": set(sending or ()),
+            "receiving": set(receiving or ()),
+            "failed": set(failed or ()),
+            "errors": set(one.get_block_ids_with_load_errors()),
+            "meta": one.build_connector_worker_meta() if hasattr(one, "build_connector_worker_meta") else None,
+        }
+        one.clear_connector_metadata()
+        return answer
+
+    @staticmethod
+    def attention(latent):
+        if latent and not vllm_model.stands_in():
+            from vllm.model_executor.layers.attention.mla_attention import MLACommonMetadata
+
+            return MLACommonMetadata.__new__(MLACommonMetadata)
+        return types.SimpleNamespace()
+
+    # ---- the suite's memory, block by block -------------------------------------------------------------------------
+    def blocks_of(self, name, blocks):
+        """The parts of a layer's tensor that these blocks are; none where the view has no dim of its own for blocks."""
+        for number, group in enumerate(self.caches):
+            if name in group.names and "B" in (axes := self.claim(name)["axes"]):
+                at = (slice(None),) * axes.index("B")
+                yield from (self.layers[name][(*at, block)] for block in blocks[number] if block < group.blocks)
+
+    def mine(self, until=None):
+        """Each request's blocks by group: those of the case; `until`: the first ones only, by request."""
+        ends = until or {}
+        return [[group["blocks"][: ends.get(name)] for group in told["groups"]] for name, told in self.told.items()]
+
+    def compute(self, name, spans):
+        """What the model computes of the prompts in a layer: what the suite had filled the producer's blocks with. The
+        consumer's model has it from the producer's rank, which has published it."""
+        for request, (first, end) in spans.items():
+            if self.producer:
+                self.reveal(name, request, first, end)
+                continue
+            block, prefix = first // self.size(0), len(self.options.get("cached", []))
+            mine = self.told[request]["groups"][0]["blocks"][block - prefix :]
+            if not mine or first >= end:
+                continue
+            for part, told in zip(self.blocks_of(name, [mine]), self.computed(name, request)[block:]):
+                part[...] = vllm_model.like(part, told)
+
+    def computed(self, name, request):
+        """A layer's blocks as this rank's model computes them; a refusal where the producer's rank has none of that form."""
+        file, axes = self.shared / f"computed-{self.job}-{self.rank}", self.axes(name)
+        theirs, parts = pickle.loads(file.read_bytes())[name][request] if file.exists() else ([], [])
+        form = next(self.blocks_of(name, [self.told[request]["groups"][0]["blocks"]])).shape
+        if sorted(theirs) == sorted(axes) and self.peer["ranks"] == self.ranks:
+            parts = [part.transpose([theirs.index(axis) for axis in axes]) for part in parts]
+            if [part.shape for part in parts[:1]] == [tuple(form)]:
+                return parts
+        raise template.Refusal("the prompt is loaded in part, and the sides' caches are of unlike forms")
+
+    def claim(self, name):
+        return next(group.claims[group.names.index(name)] for group in self.caches if name in group.names)
+
+    def axes(self, name):
+        """Of one block in a layer's tensor."""
+        return [axis for axis in self.claim(name)["axes"] if axis != "B"]
+
+    def publish(self):
+        """What this rank's model computed, for the tokens that the consumer's has to compute again."""
+        out = {}
+        for name in self.caches[0].names:
+            out[name] = {
+                request: (
+                    self.axes(name),
+                    [vllm_model.array_of(part) for part in self.blocks_of(name, [told["groups"][0]["blocks"]])],
+                )
+                for request, told in self.told.items()
+            }
+        write(self.shared / f"computed-{self.job}-{self.rank}", out)
+
+    def used(self):
+        return [{block for blocks in self.mine() for block in blocks[n]} for n in range(len(self.caches))]
+
+    def digest(self, name, until=None):
+        blocks = self.mine(until)
+        return [zlib.crc32(vllm_model.bytes_of(part)) for one in blocks for part in self.blocks_of(name, one)]
+
+    def changed(self):
+        return [name for name, (until, digest) in self.seen.items() if self.digest(name, until) != digest]
+
+    def reuse(self, requests):
+        """Other bytes in these blocks, as the next request's would be."""
+        self.keep(requests)
+        for blocks in requests:
+            for name in self.layers:
+                free = [[b for b in range(group.blocks) if b not in used] for group, used in zip(self.caches, self.used())]
+                others = list(self.blocks_of(name, free))
+                for number, part in enumerate(self.blocks_of(name, blocks)):
+                    if others:  # what the suite knows as another request's, or as no one's
+                        part[...] = others[number % len(others)]
+                    else:
+                        vllm_model.invert(part)
+
+    def hide(self):
+        """Nothing of any prompt has been computed."""
+        self.hidden = {}
+        for name in self.layers:
+            for request, told in self.told.items():
+                blocks = [group["blocks"] for group in told["groups"]]
+                self.hidden[name, request] = [(part, vllm_model.copy_of(part)) for part in self.blocks_of(name, blocks)]
+                self.freed += self.hidden[name, request]
+        for part, _ in self.freed:
+            vllm_model.invert(part)
+
+    def reveal(self, name, request, first, end):
+        """These tokens of a request, in one layer."""
+        size, axes = next(group.block_size for group in self.caches if name in group.names), self.axes(name)
+        for number, (part, was) in enumerate(self.hidden[name, request]):
+            slots = slice(max(first - number * size, 0), max(end - number * size, 0))
+            at = (*(slice(None),) * axes.index("N"), slots) if "N" in axes else (slice(None) if slots.stop else slice(0),)
+            part[at] = was[at]
+
+    def keep(self, requests):
+        for blocks in requests:
+            for name in self.layers:
+                for part in self.blocks_of(name, blocks):
+                    self.freed.append((part, vllm_model.copy_of(part)))
+
+    def restore(self):
+        for part, was in self.freed:
+            part[...] = was
+        self.freed = []

@@ -1,0 +1,119 @@
+"""pytest --kvcts-connector: the guide's class passes, each of its mutants fails in the case that is about its fault, and a
+wrong name is one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).resolve().parents[4] / "reports" / "guide" / "python.md"
+[SOURCE] = re.findall(r"```python file=file_connector.py\n(.*?)```", GUIDE.read_text(), re.S)
+
+# Fault: what is replaced, with what, and the case that fails.
+MUTANTS = {
+    "files are named without a dtype": ("{of[0].dtype}-{of[1].cache_dtype}-", "", "contract/dtypes-differ"),
+    "files are named without the number of ranks": ("-{of[2].tensor_parallel_size}", "", "contract/latents#tp-1-2"),
+    "ranks share a file": ("-{self._vllm_config.parallel_config.rank}.npy", ".npy", "geometry=gqa-8/ptp=2/ctp=2"),
+    "what is in the prefix cache counts as stored": (
+        "max(0, stored * self.size - computed)",
+        "stored * self.size",
+        "contract/prefix",
+    ),
+    "a prefix shifts the blocks": (")[first:last]", ")[: last - first]", "contract/prefix"),
+    "blocks that are not computed yet are saved": (
+        "end = new.num_computed_tokens + scheduled.num_scheduled_tokens[new.req_id]",
+        "end = len(new.prompt_token_ids)",
+        "contract/chunked-prefill#mid-block",
+    ),
+    "all layers are saved with the first": (
+        "np.save(self.path(name, layer), cache[block])",
+        "[np.save(self.path(name, n), c[block]) for n, c in self.caches.items() if '.0.' in layer]",
+        "contract/whole-blocks",
+    ),
+    "every prompt is stored": (
+        "stored = next((n for n, name in enumerate(names) if not (self.folder / name).exists()), len(names))",
+        "stored = len(names)",
+        "contract/other-prompt",
+    ),
+    "a lost file is not told": ("return self.lost", "return set()", "contract/lost"),
+}
+
+LATE_SAVE = """        for name, block in self._get_connector_metadata().save:
+            threading.Timer(0.3, self.late, [name, block]).start()
+
+    def late(self, name, block):
+        for layer, cache in self.caches.items():
+            np.save(self.path(name, layer), cache[block])
+        (self.folder / name).touch()
+"""
+
+
+def kit(folder: Path, subject: str, *argv: str) -> str:
+    """Output of a session with the kit alone."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KVCTS_CONNECTOR")}
+    words = ["-m", "pytest", "-q", "-rfs", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin"]
+    done = subprocess.run(
+        [sys.executable, *words, "--kvcts-connector", subject, *argv],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_right_class_passes_and_declines_in_its_own_words(tmp_path):
+    (tmp_path / "file_connector.py").write_text(SOURCE)
+    said = kit(tmp_path, "file_connector:FileConnector")
+    found = re.search(r"(\d+) passed, (\d+) skipped in", said)
+    assert found and int(found[1]) > 60 and " failed" not in said, said
+    assert "the connector says that it can load 0 tokens where 80 have been computed" in said
+
+
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_a_wrong_class_fails_where_its_fault_is(tmp_path, fault):
+    before, after, case = MUTANTS[fault]
+    assert before in SOURCE
+    (tmp_path / "mutant.py").write_text("import threading\nimport time\n" + SOURCE.replace(before, after))
+    said = kit(
+        tmp_path, "mutant:FileConnector", "-k", case.replace("/", " and ").replace("#", " and ").replace("=", " and ")
+    )
+    assert f"FAILED ::{case}" in said or f"{case}/" in said and "FAILED" in said, said
+    assert f"KVCTS_CONNECTOR={tmp_path}:mutant:FileConnector" in said and "kvcts repro" in said
+
+
+def test_blocks_that_are_free_hold_something_else(tmp_path):
+    """A save in the background, by a class that does not keep the blocks until it is over."""
+    source = "import threading\n" + SOURCE[: SOURCE.index("        for name, _ in self._get")] + LATE_SAVE
+    ask = "max(0, stored * self.size - computed)"
+    source = source.replace(ask, f"None if stored < len(names) else {ask}")
+    (tmp_path / "mutant.py").write_text(source)
+    said = kit(tmp_path, "mutant:FileConnector", "-k", "contract and whole and blocks and not one")
+    assert "FAILED ::contract/whole-blocks - 65" in said and "wrong bytes" in said, said
+
+
+def test_a_class_that_does_nothing_does_not_pass(tmp_path):
+    (tmp_path / "idle.py").write_text(
+        SOURCE.replace("return max(0, stored * self.size - computed), False", "return 0, False")
+    )
+    said = kit(tmp_path, "idle:FileConnector", "-k", "whole and blocks")
+    assert "FAILED ::contract/whole-blocks" in said, said
+
+
+@pytest.mark.parametrize(
+    "subject, says",
+    [
+        ("file_connector", "--kvcts-connector expects MODULE:CLASS, found 'file_connector'"),
+        ("no_such_module:Class", "there is no module no_such_module in "),
+        ("file_connector:Other", "has no attribute 'Other'"),
+    ],
+)
+def test_a_wrong_name_is_one_sentence(tmp_path, subject, says):
+    (tmp_path / "file_connector.py").write_text(SOURCE)
+    said = kit(tmp_path, subject, "-k", "contract")
+    assert says in said and "Traceback" not in said, said
