@@ -13,6 +13,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"KVCTS_CONNECTOR", "The connector class under test, as --connector."},
       {"KVCTS_CONNECTOR_EXTRA",
        "JSON: keys of its kv_connector_extra_config. {folder} in it: a folder of the case's, for both sides."},
+      {"KVCTS_STORE", "The class of a store of pages under test, as --store."},
       {"KVCTS_PRODUCT",
        "A product file (kvcts explain --schema product) whose engine and waivers join the catalogue, or a plug-in, as "
        "--engine."},

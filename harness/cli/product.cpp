@@ -59,26 +59,26 @@ void take_plugin(const std::string& file) {
   ::setenv(catalogue::product_variable, fs::absolute(file).lexically_normal().c_str(), 1);
 }
 
-void declare_connector(Command& command, std::string& text) {
+void declare_subject(Command& command, const Subject& subject, std::string& text) {
   command
-      .add_option("--connector", text,
-                  "Test this class of vLLM's connector interface: MODULE:CLASS, after its FOLDER and a colon if that is not "
-                  "the current one (suite contract)")
+      .add_option(subject.option, text,
+                  fmt::format("{}: MODULE:CLASS, after its FOLDER and a colon if that is not the current one (suite {})",
+                              subject.what, subject.suite))
       .type_name("CLASS");
 }
 
-void take_connector(const std::string& text) {
+void take_subject(const Subject& subject, const std::string& text) {
   const auto name = text.rfind(':');
-  const auto module = name == std::string::npos || name == 0 ? name : text.rfind(':', name - 1);
+  const auto module = name == std::string::npos || name == 0 ? std::string::npos : text.rfind(':', name - 1);
   const std::string folder = module == std::string::npos ? "." : text.substr(0, module);
   const std::string what = module == std::string::npos ? text : text.substr(module + 1);
   const auto colon = what.find(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == what.size() || what.find('/') != std::string::npos)
     throw UsageError(
-        fmt::format("--connector expects [FOLDER:]MODULE:CLASS, e.g. my_package.connector:MyConnector; found '{}'", text));
+        fmt::format("{} expects [FOLDER:]MODULE:CLASS, like my_package.kv:MyClass; found '{}'", subject.option, text));
   std::error_code none;
-  if (!fs::is_directory(folder, none)) throw UsageError(fmt::format("--connector: there is no folder '{}'", folder));
-  ::setenv("KVCTS_CONNECTOR", fmt::format("{}:{}", fs::canonical(folder).string(), what).c_str(), 1);
+  if (!fs::is_directory(folder, none)) throw UsageError(fmt::format("{}: there is no folder '{}'", subject.option, folder));
+  ::setenv(subject.variable, fmt::format("{}:{}", fs::canonical(folder).string(), what).c_str(), 1);
 }
 
 catalogue::Additions additions_here(const std::string& cases) {

@@ -16,12 +16,18 @@ void take_plugin(const std::string& file);
 /// The suite of take_plugin(): profile core with that engine.
 inline constexpr const char* plugin_suite = "profile-core";
 
-void declare_connector(Command& command, std::string& text);
-/// --connector [FOLDER:]MODULE:CLASS, for this process and for the lines that it prints ($KVCTS_CONNECTOR). FOLDER: where
-/// Python finds the module; default: this one. Throws UsageError on anything else.
-void take_connector(const std::string& text);
-/// The suite of take_connector().
-inline constexpr const char* connector_suite = "contract";
+/// A class of Python's that a suite is for: --connector and --store.
+struct Subject {
+  const char *option, *variable, *suite, *what;
+};
+inline constexpr Subject connector_subject{"--connector", "KVCTS_CONNECTOR", "contract",
+                                           "Test this class of vLLM's connector interface"};
+inline constexpr Subject store_subject{"--store", "KVCTS_STORE", "store", "Test this class, a key-value store of pages"};
+
+void declare_subject(Command& command, const Subject& subject, std::string& text);
+/// [FOLDER:]MODULE:CLASS, for this process and for the lines that it prints (the subject's variable). FOLDER: where Python
+/// finds the module; default: this one. Throws UsageError on anything else.
+void take_subject(const Subject& subject, const std::string& text);
 
 /// What $KVCTS_PRODUCT adds to the case data: of a product file, engine and waivers; of a plug-in, an engine made of what
 /// it says of itself, and plugin_suite; nothing when it is unset. Throws UsageError on a plug-in that does not answer.

@@ -38,16 +38,19 @@ void declare_selection(Command& command, SelectOptions& options) {
   command.add_option("--file", options.files, "Take the cases of this file; repeatable").type_name("YAML").repeatable();
 }
 
+void declare_subjects(Command& command, SelectOptions& options) {
+  declare_engine(command, options.engine);
+  declare_subject(command, connector_subject, options.connector);
+  declare_subject(command, store_subject, options.store);
+}
+
 void take_subjects(SelectOptions& options) {
-  const bool nothing_else = options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty();
-  if (!options.engine.empty()) {
-    take_plugin(options.engine);
-    if (nothing_else) options.suites.emplace_back(plugin_suite);
-  }
-  if (!options.connector.empty()) {
-    take_connector(options.connector);
-    if (nothing_else) options.suites.emplace_back(connector_suite);
-  }
+  std::vector<std::string> theirs;
+  if (!options.engine.empty()) take_plugin(options.engine), theirs.emplace_back(plugin_suite);
+  for (const auto& [subject, named] : {std::pair(connector_subject, options.connector), {store_subject, options.store}})
+    if (!named.empty()) take_subject(subject, named), theirs.emplace_back(subject.suite);
+  if (options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty())
+    options.suites = std::move(theirs);
 }
 
 matrix::Query query_of(const SelectOptions& options) {

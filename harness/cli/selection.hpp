@@ -15,7 +15,7 @@ struct SelectOptions {
   std::vector<std::string> suites, ids, files;
   std::string where, shard;
   int cover{0};
-  std::string engine, connector;  ///< under test; not in to_text(): $KVCTS_PRODUCT and $KVCTS_CONNECTOR go with that
+  std::string engine, connector, store;  ///< under test; not in to_text(): variables go with that (cli/product.hpp)
   std::int64_t draw{0};
   std::uint64_t draw_seed{1};
   double budget{0};
@@ -24,8 +24,9 @@ struct SelectOptions {
 /// Declares --suite, --id, --where, --draw, --draw-seed, --cover, --shard, --budget and --file.
 void declare_selection(Command& command, SelectOptions& options);
 
-/// Takes up what --engine and --connector name (cli/product.hpp), whose suites are selected where nothing else is. Throws
-/// UsageError.
+/// Declares --engine, --connector and --store; take_subjects() takes up what they name, whose suites are selected where
+/// nothing else is. Throws UsageError.
+void declare_subjects(Command& command, SelectOptions& options);
 void take_subjects(SelectOptions& options);
 /// Throws UsageError on a bad shard, catalogue::Error on unknown names and bad files.
 matrix::Query query_of(const SelectOptions& options);

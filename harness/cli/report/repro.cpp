@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 constexpr std::array kept{std::string_view("KVCTS_CASES"),           std::string_view("KVCTS_ENGINE_PATH"),
                           std::string_view("KVCTS_ENGINE_PACKAGES"), std::string_view("KVCTS_CONNECTOR_PATH"),
                           std::string_view("KVCTS_CUDA_DRIVER"),     std::string_view("KVCTS_PRODUCT"),
-                          std::string_view("KVCTS_CONNECTOR"),       std::string_view("KVCTS_CONNECTOR_EXTRA"),
-                          std::string_view("KVCTS_PYTHON")};
+                          std::string_view("KVCTS_CONNECTOR"),       std::string_view("KVCTS_STORE"),
+                          std::string_view("KVCTS_CONNECTOR_EXTRA"), std::string_view("KVCTS_PYTHON")};
 
 bool is_kept(std::string_view name) {
   return std::any_of(kept.begin(), kept.end(), [&](std::string_view one) {

@@ -92,8 +92,7 @@ Action declare(Command& command, const Globals& globals) {
   auto select = std::make_shared<SelectOptions>();
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
   declare_selection(command, *select);
-  declare_engine(command, select->engine);
-  declare_connector(command, select->connector);
+  declare_subjects(command, *select);
   command.add_flag("--count", *count, "Print only the number of cases");
   command.add_flag("--reasons", *reasons, "Print why a listed case will not run, and which covering arrays the suites use");
   return [=, &globals] {

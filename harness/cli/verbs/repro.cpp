@@ -23,7 +23,8 @@ namespace kvcts::cli::repro_verb {
 namespace {
 
 struct Options {
-  std::string engine, connector, id, run;
+  std::string id, run;
+  SelectOptions subjects;  ///< of which only these
   std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
   bool hold{false}, as_run{false};
@@ -141,8 +142,7 @@ int status_of(const CaseResult& r) {
 }
 
 int repro(Options o, const Globals& globals) {
-  if (!o.engine.empty()) take_plugin(o.engine);
-  if (!o.connector.empty()) take_connector(o.connector);
+  take_subjects(o.subjects);
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
   if (matrix::is_matrix_id(o.id)) {
     matrix::Space space(cat);
@@ -252,8 +252,7 @@ Action declare(Command& command, const Globals& globals) {
   command.add_option("--file", o->files, "Case file that contains it, if it is not in cases/; repeatable")
       .type_name("YAML")
       .repeatable();
-  declare_engine(command, o->engine);
-  declare_connector(command, o->connector);
+  declare_subjects(command, o->subjects);
   command.add_option("--run", o->run, "Run in which it failed: use its seed, and warn if its data changed since")
       .type_name("DIR");
   command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");

@@ -13,8 +13,7 @@ Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto with = std::make_shared<std::vector<std::string>>();
   declare_selection(command, o->select);
-  declare_engine(command, o->select.engine);
-  declare_connector(command, o->select.connector);
+  declare_subjects(command, o->select);
   command
       .add_option("--with", *with,
                   "Add the suites of real connectors: vllm, lmcache (comma-separated). Without their environments the cases "
@@ -61,8 +60,8 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag :
-       {"--suite", "--engine", "--connector", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget",
-        "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
+       {"--suite", "--engine", "--connector", "--store", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard",
+        "--budget", "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {
@@ -72,7 +71,7 @@ Action declare(Command& command, const Globals& globals) {
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
         o->select.where.empty()) {
       throw UsageError(
-          "expected a selection: --suite, --engine, --connector, --id, --where or --file (`kvcts list --help`), or "
+          "expected a selection: --suite, --engine, --connector, --store, --id, --where or --file (`kvcts list --help`), or "
           "--resume");
     }
     o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);

@@ -1,7 +1,8 @@
 """Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls),
 MooncakeConnector (the producer pushes), ExampleConnector (files: the producer saves, the consumer loads) or a class of the
-user's ($KVCTS_CONNECTOR), on CPU tensors in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM
-0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM, too (vllm_stand_in.py).
+user's ($KVCTS_CONNECTOR; a store of pages, $KVCTS_STORE: store_rank.py), on CPU tensors in the suite's memory. No GPU, no
+model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM,
+too (vllm_stand_in.py).
 
     options: {connector: NixlConnector | MooncakeConnector | ExampleConnector, or class: true}, and in a case, as its
     engine_options, beside those of vllm_engine.py:
@@ -49,7 +50,7 @@ import template
 import vllm_model
 import vllm_rank
 
-ROLE = OPTIONS = None
+ROLE, OPTIONS = None, {}
 PACKAGES = {
     "NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
     "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
@@ -58,15 +59,16 @@ PACKAGES = {
 
 
 def take_class():
-    """The class under test, $KVCTS_CONNECTOR: [FOLDER:]MODULE:CLASS, with the folder that its module lies in. Why there is
-    none, in words; ""."""
-    named = os.environ.get("KVCTS_CONNECTOR", "")
+    """The class under test, $KVCTS_CONNECTOR or $KVCTS_STORE: [FOLDER:]MODULE:CLASS, FOLDER being where its module lies. Why
+    there is none, in words; ""."""
+    kind = "store" if "store" in OPTIONS else "connector"
+    named = os.environ.get(f"KVCTS_{kind.upper()}", "")
     folder, module, name = ([""] * 3 + named.split(":"))[-3:]
     if not module or not name:
-        return f"no class is under test: kvcts run --connector MODULE:CLASS, or pytest --kvcts-connector; found '{named}'"
+        return f"no class is under test: kvcts run --{kind} MODULE:CLASS, or pytest --kvcts-{kind}; found '{named}'"
     sys.path[:0] = [folder] if folder else []
     try:
-        real = importlib.util.find_spec("vllm") is not None
+        real = "store" not in OPTIONS and importlib.util.find_spec("vllm") is not None
         if not real:
             importlib.import_module("vllm_stand_in").install()
         else:
@@ -83,7 +85,7 @@ def take_class():
 
 def missing():
     """What has to be installed, in words; "" when all is there."""
-    if "class" in OPTIONS:
+    if "class" in OPTIONS or "store" in OPTIONS:
         return take_class()
     lack = [
         name for name in ("vllm", "torch", "zmq", PACKAGES[OPTIONS["connector"]][0]) if not importlib.util.find_spec(name)
@@ -126,7 +128,7 @@ class Child:
             self.socket.close()
             tempfile.tempdir = self.folder
             os.environ.update(TMPDIR=self.folder, VLLM_RPC_BASE_PATH=self.folder)
-            vllm_rank.live(theirs)
+            vllm_rank.live(theirs, "store" in OPTIONS)
         theirs.close()
         self.stream = self.socket.makefile("rwb")
 
@@ -313,7 +315,7 @@ class Job:
 
 def pool_of(call, options):
     """What a job must share with the last one to be another request on the same connectors. None: nothing is shared."""
-    if {"dies", "aborts", "also", "cached", "lease", "class"} & options.keys() or os.path.isdir(
+    if {"dies", "aborts", "also", "cached", "lease", "class", "store"} & options.keys() or os.path.isdir(
         "/sys/class/infiniband"
     ):  # a NIC would continue with the old pages
         return None

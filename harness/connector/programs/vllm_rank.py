@@ -300,10 +300,13 @@ def handle(call, ranks):
     return {}
 
 
-def live(socket):
+def live(socket, store):
     """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends."""
     os.dup2(socket.fileno(), 3)
-    template.handle = handle
+    if store:
+        import store_rank
+
+    template.handle = store_rank.handle if store else handle
     try:
         template.main()
     finally:

@@ -1,4 +1,5 @@
-"""pytest --kvcts-connector MODULE:CLASS: every case of suite contract is a test of that class.
+"""pytest --kvcts-connector MODULE:CLASS: every case of suite contract is a test of that class. --kvcts-store MODULE:CLASS:
+every case of suite store.
 
 The program kvcts runs them all at once when the first is asked for. A case that ends as expected passes. What the class
 declines is SKIPPED with its words: it raises before a transfer, or says that nothing can be loaded. Everything else fails
@@ -20,13 +21,15 @@ import pytest
 
 from .paths import prefix
 
-ALWAYS = "contract/whole-blocks"  # what no class may decline
+SUITES = {"connector": "contract", "store": "store"}
+ALWAYS = ("contract/whole-blocks", "store/put-get")  # what no class may decline
 BEFORE_TRANSFER = ("resolve", "allocate", "generate", "register", "plan")
 
 
 def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("kvcts", "conformance of a KV connector")
     group.addoption("--kvcts-connector", metavar="MODULE:CLASS", help="test this class of vLLM's connector interface")
+    group.addoption("--kvcts-store", metavar="MODULE:CLASS", help="test this class, a key-value store of pages")
     group.addoption(
         "--kvcts-extra",
         metavar="JSON",
@@ -36,15 +39,15 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--kvcts-jobs", metavar="N", type=int, default=os.cpu_count(), help="cases in parallel")
 
 
-def locate(subject: str, folders: list[str]) -> str:
+def locate(option: str, subject: str, folders: list[str]) -> str:
     """FOLDER:MODULE:CLASS, with the folder from which Python imports the module."""
     module, colon, name = subject.partition(":")
     if not colon or not module or not name.isidentifier():
-        raise pytest.UsageError(f"--kvcts-connector expects MODULE:CLASS, found {subject!r}")
+        raise pytest.UsageError(f"{option} expects MODULE:CLASS, found {subject!r}")
     top = module.partition(".")[0]
     spec = importlib.machinery.PathFinder.find_spec(top, folders)
     if spec is None:
-        raise pytest.UsageError(f"--kvcts-connector: there is no module {top} in {', '.join(folders)}")
+        raise pytest.UsageError(f"{option}: there is no module {top} in {', '.join(folders)}")
     place = Path(spec.origin).parent if spec.origin and not spec.submodule_search_locations else None
     return f"{place or Path(next(iter(spec.submodule_search_locations))).parent}:{subject}"
 
@@ -70,7 +73,7 @@ class Case(pytest.Item):
         if result["verdict"] != "unexpected":
             return
         declined = message.startswith("Refusal: ") or result.get("phase") in BEFORE_TRANSFER
-        if outcome == "REFUSED" and declined and self.name != ALWAYS:
+        if outcome == "REFUSED" and declined and self.name not in ALWAYS:
             pytest.skip(message.removeprefix("Refusal: "))
         raise Failed(report or message)
 
@@ -87,11 +90,12 @@ class Contract:
     def __init__(self, config: pytest.Config):
         self.config = config
         here = [str(config.invocation_params.dir), str(config.rootpath), str(config.rootpath / "src")]
-        self.environment = {
-            **os.environ,
-            "KVCTS_CONNECTOR": locate(config.getoption("kvcts_connector"), [*here, *sys.path]),
-            "KVCTS_PYTHON": os.environ.get("KVCTS_PYTHON", sys.executable),
-        }
+        self.environment = {**os.environ, "KVCTS_PYTHON": os.environ.get("KVCTS_PYTHON", sys.executable)}
+        self.suites = []
+        for kind, suite in SUITES.items():
+            if subject := config.getoption(f"kvcts_{kind}"):
+                self.environment[f"KVCTS_{kind.upper()}"] = locate(f"--kvcts-{kind}", subject, [*here, *sys.path])
+                self.suites += ["--suite", suite]
         if extra := config.getoption("kvcts_extra"):
             try:
                 json.loads(extra)
@@ -113,7 +117,7 @@ class Contract:
     @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         self.session = session
-        listed = self.program("list", "--suite", "contract")
+        listed = self.program("list", *self.suites)
         if listed.returncode != 0:
             raise pytest.UsageError(listed.stderr.strip())
         items.extend(Case.of(session, name, self) for name in listed.stdout.splitlines())
@@ -128,7 +132,7 @@ class Contract:
         with tempfile.TemporaryDirectory(prefix="kvcts-contract-") as folder:
             chosen = [word for name in names for word in ("--id", name)]
             jobs = str(self.config.getoption("kvcts_jobs") or 1)
-            done = self.program("run", "--suite", "contract", *chosen, "-j", jobs, "--out", f"{folder}/run")
+            done = self.program("run", *self.suites, *chosen, "-j", jobs, "--out", f"{folder}/run")
             if not Path(folder, "run", "results.json").exists():
                 pytest.exit(f"kvcts run ended with {done.returncode}: {done.stderr.strip()}", returncode=3)
             results = json.loads(Path(folder, "run", "results.json").read_text())["results"]

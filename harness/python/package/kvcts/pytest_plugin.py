@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("kvcts_connector"):
+    if config.getoption("kvcts_connector") or config.getoption("kvcts_store"):
         config.pluginmanager.register(Contract(config), "kvcts-contract")
 
 

@@ -1,5 +1,5 @@
-"""pytest --kvcts-connector: the guide's class passes, each of its mutants fails in the case that is about its fault, and a
-wrong name is one sentence."""
+"""pytest --kvcts-connector and --kvcts-store: a right class passes, each of its mutants fails in the case that is about its
+fault, and a wrong name is one sentence."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ LATE_SAVE = """        for name, block in self._get_connector_metadata().save:
 """
 
 
-def kit(folder: Path, subject: str, *argv: str) -> str:
+def kit(folder: Path, subject: str, *argv: str, kind: str = "connector") -> str:
     """Output of a session with the kit alone."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("KVCTS_CONNECTOR")}
+    environment = {k: v for k, v in os.environ.items() if k not in ("KVCTS_CONNECTOR", "KVCTS_STORE")}
     words = ["-m", "pytest", "-q", "-rfs", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin"]
     done = subprocess.run(
-        [sys.executable, *words, "--kvcts-connector", subject, *argv],
+        [sys.executable, *words, f"--kvcts-{kind}", subject, *argv],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -117,3 +117,71 @@ def test_a_wrong_name_is_one_sentence(tmp_path, subject, says):
     (tmp_path / "file_connector.py").write_text(SOURCE)
     said = kit(tmp_path, subject, "-k", "contract")
     assert says in said and "Traceback" not in said, said
+
+
+STORE = """
+import os
+from pathlib import Path
+
+import numpy as np
+
+
+class FileStore:
+    def __init__(self, config):
+        self.folder, rank = Path(config.folder), 0 if config.is_mla_model else config.tp_rank
+        shape = "x".join(map(str, config.page_shape))
+        self.form = f"{config.dtype}-{config.layout}-{shape}-{rank}of{config.tp_size}"
+
+    def path(self, key):
+        return self.folder / f"{key}-{self.form}"
+
+    def put(self, key, page):
+        part = self.path(key).with_suffix(f".{os.getpid()}")
+        part.write_bytes(page.tobytes())
+        part.rename(self.path(key))
+
+    def get(self, key, page):
+        page[...] = np.fromfile(self.path(key), page.dtype)[: page.size].reshape(page.shape)
+        return True
+
+    def exists(self, key):
+        return self.path(key).exists()
+"""
+STORES = {
+    "files are named without a dtype": ("{config.dtype}-", "", "store/dtypes-differ", "dtypes and not fp8"),
+    "files are named without a layout": (
+        "{config.layout}-{shape}-",
+        "",
+        "store/layouts-differ#same-shape",
+        "same and shape",
+    ),
+    "ranks share a file": ("-{rank}of{config.tp_size}", "", "store/ranks", "store and ranks and not tp and not latents"),
+    "everything is there": ("return self.path(key).exists()", "return True", "store/never-put", "never and not none"),
+    "half of a page is kept": (
+        "part.write_bytes(page.tobytes())",
+        "part.write_bytes(page.tobytes()[:-64] + bytes(64))",
+        "store/put-get",
+        "put-get",
+    ),
+    "the first page is returned": (
+        "np.fromfile(self.path(key)",
+        "np.fromfile(min(self.folder.iterdir())",
+        "store/put-get",
+        "put-get",
+    ),
+}
+
+
+def test_a_right_store_passes(tmp_path):
+    (tmp_path / "file_store.py").write_text(STORE)
+    said = kit(tmp_path, "file_store:FileStore", kind="store")
+    assert re.search(r"7\d passed", said) and " failed" not in said, said
+
+
+@pytest.mark.parametrize("fault", STORES)
+def test_a_wrong_store_fails_where_its_fault_is(tmp_path, fault):
+    before, after, case, chosen = STORES[fault]
+    assert before in STORE
+    (tmp_path / "mutant.py").write_text(STORE.replace(before, after))
+    said = kit(tmp_path, "mutant:FileStore", "-k", chosen, kind="store")
+    assert f"FAILED ::{case}" in said and f"KVCTS_STORE={tmp_path}:mutant:FileStore" in said, said
