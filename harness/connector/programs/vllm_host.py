@@ -23,7 +23,7 @@ What replaces the engine around the connector, so that no one takes this for a f
   - the attention backend is reported as FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
   - the layout is set from the strides that the suite claims, separately on each side: vLLM's engine core would resolve it;
   - NixlConnector, MooncakeConnector: metadata of requests is made by hand, as their scheduler halves would make it; for
-    the others vllm_engine.py calls both halves as an engine does, but computes nothing in between;
+    the others vllm_engine.py calls both halves as an engine does, and lets appear what a model would compute;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
   - threads that the connector starts outside Python run at nice 19: NIXL's poll without a pause;
   - a model of one Llama (DeepSeek-V2 for latents) configuration without weights; each group's layers have separate tensors.
