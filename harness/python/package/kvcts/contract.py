@@ -2,8 +2,8 @@
 every case of suite store.
 
 The program kvcts runs them all at once when the first is asked for. A case that ends as expected passes. What the class
-declines is SKIPPED with its words: it raises before a transfer, or says that nothing can be loaded. Everything else fails
-with what happened, the cause, and a line that runs the case again."""
+declines is SKIPPED with its words: it raises before a transfer, says that nothing can be loaded, or reports that a load has
+failed. Everything else fails with what happened, the cause, and a line that runs the case again."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .paths import prefix
 
 SUITES = {"connector": "contract", "store": "store"}
 ALWAYS = ("contract/whole-blocks", "store/put-get")  # what no class may decline
+TOLD = ("Refusal: ", "requests [", "load errors of blocks ")  # a miss, or a failed load that the class reports as such
 BEFORE_TRANSFER = ("resolve", "allocate", "generate", "register", "plan")
 
 
@@ -72,10 +73,12 @@ class Case(pytest.Item):
             pytest.skip(message)
         if result["verdict"] != "unexpected":
             return
-        declined = message.startswith("Refusal: ") or result.get("phase") in BEFORE_TRANSFER
+        declined = message.startswith(TOLD) or result.get("phase") in BEFORE_TRANSFER
         if outcome == "REFUSED" and declined and self.name not in ALWAYS:
             pytest.skip(message.removeprefix("Refusal: "))
-        raise Failed(report or message)
+        expected = " or ".join(one["outcome"] for one in result["expected"])
+        what = report.rstrip() or message or f"ended {outcome}, expected {expected}"
+        raise Failed(f"{what}\nthe case: {result['facts'].get('title', self.name)}\n")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo)
@@ -90,7 +93,7 @@ class Contract:
     def __init__(self, config: pytest.Config):
         self.config = config
         here = [str(config.invocation_params.dir), str(config.rootpath), str(config.rootpath / "src")]
-        self.environment = {**os.environ, "KVCTS_PYTHON": os.environ.get("KVCTS_PYTHON", sys.executable)}
+        self.environment = {**os.environ, "KVCTS_ENTRY_PYTHON": sys.executable}
         self.suites = []
         for kind, suite in SUITES.items():
             if subject := config.getoption(f"kvcts_{kind}"):
