@@ -111,6 +111,16 @@ def try_programs(folder: Path, bin_folder: Path) -> None:
         template = Path(source).parents[1] / "share/kvcts/template/transport.c"
         run("cc", "-shared", "-fPIC", "-O2", "-I", source, "-o", "kvcts_engine_acme.so", template, **here)
         assert " 0 BROKEN" in run(kvcts, "conformance", folder / "kvcts_engine_acme.so", **here)
+        assert "475 PASS" in run(kvcts, "run", "--engine", "kvcts_engine_acme.so", "-j", "2", "--out", "acme", **here)
+    if shutil.which("cc") and shutil.which("bwrap"):
+        (folder / "product.yaml").write_text(
+            "product: ACME\nvendor: ACME\nversion: '1'\n"
+            "engine: {engine: acme-1, title: ACME, plugin: kvcts_engine_acme, processes: 2}\n"
+        )
+        env["KVCTS_ENGINE_PATH"] = str(folder)
+        run(kvcts, "key", "new", "key.pem", **here)
+        words = ("--profile", "core", "--product", "product.yaml", "--key", "key.pem", "-o", "acme.kvcert", "-j", "2")
+        assert "acme.kvcert: ACME" in run(kvcts, "certify", *words, **here)
 
 
 def try_package(folder: Path, python: Path, site: Path, versions_differ: bool) -> None:
