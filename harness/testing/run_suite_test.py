@@ -32,7 +32,8 @@ def device_kernels_asked_for(root: Path, *argv: str) -> bool:
             (root / folder).symlink_to(ROOT / folder)
     subprocess.run(
         [str(root / SCRIPT.name), "--no-install", *argv],
-        env=os.environ | {"PATH": f"{root}:{os.environ['PATH']}"},
+        # KVCTS_NO_CUDA: of a self-test that was started with --no-cuda.
+        env=os.environ | {"PATH": f"{root}:{os.environ['PATH']}", "KVCTS_NO_CUDA": ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=120,

@@ -42,9 +42,9 @@ inline std::string distribution(const std::string& name) {
 /// A package's folder, "" if it is not completely installed: one of its own, or the Python environment that the suite was
 /// installed into.
 inline std::filesystem::path package_folder(const std::string& name) {
-  const auto folder = packages_folder() / name;
+  const auto all = packages_folder();
   std::error_code error;
-  if (!name.empty() && std::filesystem::is_regular_file(folder / "kvcts-pins", error)) return folder;
+  if (!all.empty() && !name.empty() && std::filesystem::is_regular_file(all / name / "kvcts-pins", error)) return all / name;
   const auto site = process::site_packages();
   const std::string installed = distribution(name);
   return !site.empty() && !installed.empty() && std::filesystem::is_directory(site / installed, error)
@@ -54,14 +54,17 @@ inline std::filesystem::path package_folder(const std::string& name) {
 
 /// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
-  if (const auto site = process::site_packages(); !site.empty() && packages_folder().empty()) {
-    std::string wanted = distribution(name);
+  const auto folder = packages_folder(), site = process::site_packages();
+  std::string wanted = distribution(name);
+  if (folder.empty() && !site.empty() && !wanted.empty()) {
     wanted = wanted.substr(0, wanted.rfind(".dist-info"));
     wanted.replace(wanted.rfind('-'), 1, "==");
     return "engine package " + name + " is not installed beside kvcts in " + site.string() + ": pip install " + wanted +
            ", or set " + packages_variable + " to a folder of engine packages";
   }
-  return "engine package " + name + " is not installed in " + packages_folder().string() +
+  return "engine package " + name +
+         (folder.empty() ? " is not here, and this installation has no folder of engine packages"
+                         : " is not installed in " + folder.string()) +
          ": install it with ./run_suite.sh install, or set " + packages_variable + " to another folder";
 }
 

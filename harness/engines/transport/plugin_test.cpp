@@ -5,6 +5,7 @@
 #include <array>
 #include <fstream>
 
+#include "engines/transport/packages.hpp"
 #include "engines/transport/session.hpp"
 #include "testing/checkout.hpp"
 
@@ -103,6 +104,15 @@ TEST(PluginFile, ATableOfALaterMinorSizeIsAccepted) {
   static Longer longer{Plugin::load(hostile("nonsense"))->table(), {}};
   longer.table.size = sizeof longer;
   EXPECT_EQ(Plugin::adopt(&longer.table, "longer")->engine(), "hostile");
+}
+
+TEST(Packages, HaveTheNamesThatPipGivesThem) {
+  EXPECT_EQ(distribution("nixl-1.5.1"), "nixl_cu12-1.5.1.dist-info");
+  EXPECT_EQ(distribution("nixl-cu13-1.5.1"), "nixl_cu13-1.5.1.dist-info");
+  EXPECT_EQ(distribution("mooncake-0.3.13.post1"), "mooncake_transfer_engine_non_cuda-0.3.13.post1.dist-info");
+  EXPECT_EQ(distribution("acme-1"), "");
+  EXPECT_TRUE(package_folder("acme-1").empty());
+  EXPECT_TRUE(package_missing("acme-1").starts_with("engine package acme-1 is not ")) << package_missing("acme-1");
 }
 
 }  // namespace
