@@ -29,6 +29,7 @@ import os
 import pickle
 import random
 import shutil
+import time
 import types
 from pathlib import Path
 
@@ -36,7 +37,7 @@ import template
 import vllm_model
 import vllm_rank
 import vllm_runner
-from vllm_runner import write
+from vllm_runner import PATIENCE, write
 
 
 class Rank(vllm_runner.Runner):
@@ -122,7 +123,7 @@ class Rank(vllm_runner.Runner):
 
         prefix, size = self.options.get("cached", []), self.caches[0].block_size
         blocks = [list(group["blocks"]) for group in told["groups"]]
-        tokens = (told["tokens"] or len(blocks[0]) * size) + (len(prefix) * size if told["tokens"] else 0)
+        tokens = self.tokens(told)
         more = self.options.get("prompt", (1, 2))[0 if self.producer else 1]
         ids = [drawn.randrange(64) for drawn in [random.Random(name)] for _ in range(tokens + more)]
         if not self.producer and (shared := self.options.get("shared")) is not None:
@@ -316,7 +317,11 @@ class Rank(vllm_runner.Runner):
         else:
             yield from self.load(now, later)
         write(self.shared / f"over-{self.job}", None)
-        yield from self.perform("end", answer=self.ending())
+        answer, until = self.ending(), time.monotonic() + PATIENCE
+        if answer != {"state": "done"} and not self.options.get("leaves"):  # the case ends with it, see poll()
+            while not (self.shared / f"restored-{self.job}").exists() and time.monotonic() < until:
+                yield
+        yield from self.perform("end", answer=answer)
 
     def carried(self, name, params):
         """The consumer's kv_transfer_params, as a router passes them on."""

@@ -11,6 +11,9 @@ import vllm_model
 import vllm_rank
 
 
+PATIENCE = 20  # s; for the producer to give its blocks back, on a crowded machine
+
+
 def write(file, thing):
     """Whole or not at all."""
     part = file.with_name(file.name + ".part")
@@ -28,7 +31,7 @@ class Runner(vllm_rank.Rank):
                     self.follow()
                 return self.answer
             except Exception as error:
-                self.broken, self.until = error, time.monotonic() + 2
+                self.broken, self.until = error, time.monotonic() + PATIENCE
                 self.restore()
                 write(self.shared / f"over-{self.job}", None)
         # The case ends with this answer: not before the producer's blocks are as they were.
@@ -185,6 +188,14 @@ class Runner(vllm_rank.Rank):
                 self.freed += self.hidden[name, request]
         for part, _ in self.freed:
             vllm_model.invert(part)
+        for name, request in self.hidden:  # slots beyond a prompt's tokens are as they were
+            self.reveal(name, request, self.tokens(self.told[request]), 1 << 40)
+
+    def tokens(self, told):
+        """Of a request: those of the case, and those of the prefix that the consumer has already."""
+        if told["tokens"] is None:
+            return len(told["groups"][0]["blocks"]) * self.caches[0].block_size
+        return told["tokens"] + len(self.options.get("cached", [])) * self.caches[0].block_size
 
     def reveal(self, name, request, first, end):
         """These tokens of a request, in one layer."""

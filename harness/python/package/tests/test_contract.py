@@ -97,6 +97,80 @@ def test_blocks_that_are_free_hold_something_else(tmp_path):
     assert "FAILED ::contract/whole-blocks - 65" in said and "wrong bytes" in said, said
 
 
+HANDOFF = """
+from pathlib import Path
+
+import numpy as np
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+
+
+class Todo(KVConnectorMetadata):
+    def __init__(self, load=(), save=()):
+        self.load, self.save = list(load), list(save)
+
+
+class Handoff(KVConnectorBase_V1):
+    # Whole blocks of a request, tail and all; the producer's answer names them.
+
+    def __init__(self, config, role, cache):
+        super().__init__(config, role, cache)
+        self.folder = Path(config.kv_transfer_config.get_from_extra_config("shared_storage_path", "."))
+        self.size, self.loads, self.rank = config.cache_config.block_size, [], config.parallel_config.rank
+
+    def request_finished(self, request, blocks):
+        if not (request.kv_transfer_params or {}).get("do_remote_decode"):
+            return False, None
+        return False, {"name": request.request_id, "tokens": request.num_computed_tokens}
+
+    def get_num_new_matched_tokens(self, request, computed):
+        return max(0, (request.kv_transfer_params or {}).get("tokens", 0) - computed), False
+
+    def update_state_after_alloc(self, request, blocks, tokens):
+        if tokens:
+            first = request.num_computed_tokens // self.size
+            self.loads.append((request.kv_transfer_params["name"], first, blocks.get_block_ids()[0][first:]))
+
+    def build_connector_meta(self, scheduled):
+        todo, self.loads = Todo(self.loads), []
+        for new in scheduled.scheduled_new_reqs:
+            todo.save.append((new.req_id, 0, new.block_ids[0]))
+        for name, ids, computed in zip(*(getattr(scheduled.scheduled_cached_reqs, key)
+                                         for key in ("req_ids", "new_block_ids", "num_computed_tokens"))):
+            todo.save.append((name, -(-computed // self.size), ids[0]))
+        return todo
+
+    def register_kv_caches(self, caches):
+        self.caches = caches
+
+    def path(self, name, number, layer):
+        return self.folder / f"{name}-{number}-{layer}-{self.rank}.npy"
+
+    def start_load_kv(self, context, **_):
+        for name, first, blocks in self._get_connector_metadata().load:
+            for number, block in enumerate(blocks, first):
+                for layer, cache in self.caches.items():
+                    cache[block] = np.load(self.path(name, number, layer))
+
+    def wait_for_layer_load(self, layer): ...
+
+    def save_kv_layer(self, layer, cache, attention, **_):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, first, blocks in self._get_connector_metadata().save:
+            for number, block in enumerate(blocks, first):
+                np.save(self.path(name, number, layer), cache[block])
+
+    def wait_for_save(self): ...
+"""
+
+
+def test_the_tail_of_a_last_block_may_travel_along(tmp_path):
+    """Of a class that hands requests over whole, and by name."""
+    (tmp_path / "handoff.py").write_text(HANDOFF)
+    for chosen in ("contract and whole and blocks", "prefix and not chunked", "ids and not gqa and not cbs and not pbs"):
+        said = kit(tmp_path, "handoff:Handoff", "-k", chosen)
+        assert re.search(r"\d+ passed", said) and " failed" not in said, said
+
+
 def test_a_class_that_does_nothing_does_not_pass(tmp_path):
     (tmp_path / "idle.py").write_text(
         SOURCE.replace("return max(0, stored * self.size - computed), False", "return 0, False")
