@@ -19,9 +19,10 @@ def package_folder(name):
     root = Path(os.environ.get("KVCTS_ENGINE_PACKAGES") or here.parents[3] / ".venv" / "engines")
     if (root / name / "kvcts-pins").is_file():
         return root / name
-    site = here.parents[5]
-    if (site / "kvcts").is_dir() and (site / f"mooncake_transfer_engine_non_cuda-{name.split('-')[-1]}.dist-info").is_dir():
-        return site
+    for suite in here.parents:  # <site-packages>/kvcts/_suite/share/kvcts/connectors
+        site = suite.parent.parent
+        if suite.name == "_suite" and (site / f"mooncake_transfer_engine_non_cuda-{name.split('-')[-1]}.dist-info").is_dir():
+            return site
     raise Missing(f"engine package {name} is not installed in {root}: ./run_suite.sh install puts it there")
 
 
