@@ -25,12 +25,10 @@ to keep apart, by config.
 import hashlib
 import importlib
 import inspect
-import os
 import shutil
 import types
 from pathlib import Path
 
-import refusal
 import template
 import vllm_model
 import vllm_rank
@@ -48,6 +46,12 @@ class Rank:
         self.shared = Path(self.place["folder"]) / "shared"
         if self.producer:
             (self.shared / "store").mkdir(parents=True, exist_ok=True)
+
+    def metadata(self):
+        return {"handshake": None}
+
+    def serve(self, handshakes): ...
+    def close(self): ...
 
     def page(self, block):
         """The parts of a block: one a layer, in the order of layers, axes as they lie in memory."""
@@ -144,20 +148,3 @@ class Rank:
         if hasattr(store, "close"):
             store.close()
         return {"state": "done"}
-
-
-def handle(call, ranks):
-    try:
-        name = call["call"]
-        if name == "register":
-            ranks["job"] = Rank(call)
-            return {"handshake": None}
-        if name == "handshake":
-            ranks["job"].peer = call["peer"]
-        elif name == "transfer":
-            ranks["job"].begin(call["transfer"], call["requests"])
-        elif name == "poll":
-            return ranks["job"].poll() or {"state": "pending"}
-    except Exception as error:
-        return refusal.answer(error, "sglang", spent=False, beside=os.environ.get("KVCTS_CONNECTOR_FOLDER", ""))
-    return {}

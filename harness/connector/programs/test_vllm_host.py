@@ -93,7 +93,7 @@ def test_a_version_without_a_pin_is_skipped(tmp_path):
 
 @pytest.mark.parametrize("ends", ["by itself", "killed", "late"])
 def test_nothing_of_a_rank_is_left_behind(monkeypatch, tmp_path, ends):
-    def live(socket, store):
+    def live(socket):
         open(os.path.join(os.environ["VLLM_RPC_BASE_PATH"], "a-socket"), "w").close()
         os.mkdir(os.path.join(tempfile.gettempdir(), "a-folder"))
         socket.send(b".")
@@ -161,7 +161,7 @@ def test_any_other_job_has_processes_of_its_own(monkeypatch, changes, options):
 def test_an_idle_rank_sleeps_and_can_be_killed(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(
-        vllm_host.vllm_rank, "live", lambda socket, store: [socket.send(socket.recv(1)) for _ in range(2)] and os._exit(0)
+        vllm_host.vllm_rank, "live", lambda socket: [socket.send(socket.recv(1)) for _ in range(2)] and os._exit(0)
     )
     child = vllm_host.Child()
     child.sleep(True)

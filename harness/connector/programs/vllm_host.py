@@ -74,12 +74,12 @@ def take_class():
         else:
             vllm_model.stand_in_for_platform()
         loaded = importlib.import_module(module)
-        kind = getattr(loaded, name)
+        subject = getattr(loaded, name)
     except (ImportError, AttributeError) as error:
         return f"{named} cannot be imported by {sys.executable}: {error}"
     OPTIONS.update({"class": named, "connector": name, "module": module})
     OPTIONS.setdefault("transfer_config", {})["kv_connector_module_path"] = module
-    os.environ["KVCTS_CONNECTOR_FOLDER"] = os.path.dirname(os.path.abspath(sys.modules[kind.__module__].__file__))
+    os.environ["KVCTS_CONNECTOR_FOLDER"] = os.path.dirname(os.path.abspath(sys.modules[subject.__module__].__file__))
     return "" if real or vllm_model.torch() or template.np is not None else "NumPy is missing: pip install numpy"
 
 
@@ -128,7 +128,7 @@ class Child:
             self.socket.close()
             tempfile.tempdir = self.folder
             os.environ.update(TMPDIR=self.folder, VLLM_RPC_BASE_PATH=self.folder)
-            vllm_rank.live(theirs, "store" in OPTIONS)
+            vllm_rank.live(theirs)
         theirs.close()
         self.stream = self.socket.makefile("rwb")
 

@@ -2,6 +2,7 @@
 other side. vllm_host.py starts it and lists what replaces the engine around it."""
 
 import ctypes
+import importlib
 import inspect
 import logging
 import mmap
@@ -273,6 +274,13 @@ class Rank:
         parallel_state.destroy_model_parallel()
 
 
+def kind_of(options):
+    """The class of a rank with these options."""
+    if options["connector"] in BY_HAND and not {"class", "store"} & options.keys():
+        return Rank
+    return importlib.import_module("store_rank" if "store" in options else "vllm_engine").Rank  # which need this module
+
+
 def handle(call, ranks):
     """The host's calls: those of the protocol, for this one rank, and `serve`."""
     try:
@@ -280,10 +288,7 @@ def handle(call, ranks):
         if name == "register" and "again" in call:
             ranks["job"].again(call["again"])
         elif name == "register":
-            import vllm_engine  # derives from Rank
-
-            by_hand = call["options"]["connector"] in BY_HAND and "class" not in call["options"]
-            ranks["job"] = (Rank if by_hand else vllm_engine.Rank)(call)
+            ranks["job"] = kind_of(call["options"])(call)
             return ranks["job"].metadata()
         if name == "serve":
             ranks["job"].serve(call["handshakes"])
@@ -300,13 +305,10 @@ def handle(call, ranks):
     return {}
 
 
-def live(socket, store):
+def live(socket):
     """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends."""
     os.dup2(socket.fileno(), 3)
-    if store:
-        import store_rank
-
-    template.handle = store_rank.handle if store else handle
+    template.handle = handle
     try:
         template.main()
     finally:

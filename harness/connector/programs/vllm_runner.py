@@ -168,10 +168,10 @@ class Runner(vllm_rank.Rank):
     def reuse(self, requests):
         """Other bytes in these blocks, as the next request's would be."""
         self.keep(requests)
-        for blocks in requests:
-            for name in self.layers:
-                free = [[b for b in range(group.blocks) if b not in used] for group, used in zip(self.caches, self.used())]
-                others = list(self.blocks_of(name, free))
+        free = [[b for b in range(group.blocks) if b not in used] for group, used in zip(self.caches, self.used())]
+        for name in self.layers:
+            others = list(self.blocks_of(name, free))
+            for blocks in requests:
                 for number, part in enumerate(self.blocks_of(name, blocks)):
                     if others:  # what the suite knows as another request's, or as no one's
                         part[...] = others[number % len(others)]

@@ -86,6 +86,8 @@ def keep_debug(wheel: Path, folder: Path) -> None:
             if not file.is_file() or not (found := build_id(file)):
                 continue
             target = folder / ".build-id" / found[:2] / f"{found[2:]}.debug"
+            if target.exists():  # a program that another wheel has, too
+                continue
             target.parent.mkdir(parents=True, exist_ok=True)
             run("objcopy", "--only-keep-debug", file, target)
 
