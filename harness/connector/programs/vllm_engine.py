@@ -11,6 +11,7 @@ producer's request_finished() returned.
       lost          what the connector has put into its folder is deleted once it has said that the tokens are there
       leaves        the producer's processes are killed when its requests are finished
       aborts        consumer: its requests are given up while they load; their blocks are free when it says so
+      unasked       the consumer never asks; what the producer keeps for it comes back when its lease is over
       saved         the producer's step ends after this many layers
       through       MultiConnector: each side's is one of two children, with separate folders; the consumer's first is empty
       full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
@@ -262,14 +263,18 @@ class Rank(vllm_runner.Runner):
             return
         yield from self.free([one for one in all_of if one.name not in held])
         write(self.shared / f"answers-{self.job}", answers)
-        told = names
+        told, kept = names, time.monotonic()
         while held:
             over = yield from self.step(self.output(finished=told), finished=told)
             told = ()
             yield from self.free([one for one in all_of if one.name in held & over["sending"]])
             held -= over["sending"]
-            if self.options.get("aborts") == "consumer" and self.other_is_over():
+            if self.other_is_over() and not self.loaded():
                 break  # its lease is the connector's own
+            if time.monotonic() > kept + PATIENCE and self.options.get("unasked"):
+                raise RuntimeError(
+                    f"{PATIENCE} s after its end, the connector keeps the blocks of {', '.join(held)}, unasked for"
+                )
             yield
         while not self.other_is_over():
             yield
@@ -279,6 +284,10 @@ class Rank(vllm_runner.Runner):
 
     def other_is_over(self):
         return (self.shared / f"over-{self.job}").exists()
+
+    def loaded(self):
+        """Whether the consumer, which is over, has asked for all, or none of it, and got it."""
+        return pickle.loads((self.shared / f"over-{self.job}").read_bytes())
 
     def free(self, requests):
         """Their blocks are another request's now."""
@@ -295,6 +304,9 @@ class Rank(vllm_runner.Runner):
         while not said.exists() or self.options.get("leaves") and not gone.exists():
             yield
         answers = pickle.loads(said.read_bytes())
+        if self.options.get("unasked"):
+            yield from self.over(True, {"state": "done"})
+            return
         all_of = [self.request(name, told, self.carried(name, answers.get(name))) for name, told in self.told.items()]
         now, later = [], []
         for one in all_of:
@@ -316,8 +328,12 @@ class Rank(vllm_runner.Runner):
             yield from self.abort(now, later)
         else:
             yield from self.load(now, later)
-        write(self.shared / f"over-{self.job}", None)
-        answer, until = self.ending(), time.monotonic() + PATIENCE
+        answer = self.ending()
+        yield from self.over(answer == {"state": "done"} and self.options.get("aborts") != "consumer", answer)
+
+    def over(self, loaded, answer):
+        write(self.shared / f"over-{self.job}", loaded)
+        until = time.monotonic() + PATIENCE
         if answer != {"state": "done"} and not self.options.get("leaves"):  # the case ends with it, see poll()
             while not (self.shared / f"restored-{self.job}").exists() and time.monotonic() < until:
                 yield
@@ -351,8 +367,13 @@ class Rank(vllm_runner.Runner):
             raise template.Refusal(f"the connector says that {one.found} tokens are stored of another prompt's {most}")
         wanted, size = one.tokens - one.computed, self.size(0)
         if one.found < wanted and (one.found == 0 or one.found % size or len(self.caches) > 1):
-            text = f"the connector says that it can load {one.found} tokens where {wanted} have been computed"
-            raise template.Refusal(text + ": the engine computes the others")
+            prompt = len(one.request.prompt_token_ids)
+            files = sum(file.is_file() for file in self.files("own").rglob("*"))
+            raise template.Refusal(
+                f"the connector says that it can load {one.found} tokens where {wanted} have been computed: the engine "
+                f"computes the others (this prompt has {prompt} tokens; the producer's began with the same {one.tokens}, and "
+                f"these were scheduled; the connector's folder holds {files} files)"
+            )
         if one.found < wanted:
             self.computed(next(iter(self.layers)), one.name)
 

@@ -27,17 +27,26 @@ class Runner(vllm_rank.Rank):
             try:
                 self.follow()
                 if self.answer is None:
-                    next(self.flow, None)
+                    self.schedule()
                     self.follow()
                 return self.answer
             except Exception as error:
                 self.broken, self.until = error, time.monotonic() + PATIENCE
                 self.restore()
-                write(self.shared / f"over-{self.job}", None)
+                write(self.shared / f"over-{self.job}", False)
         # The case ends with this answer: not before the producer's blocks are as they were.
         if self.producer or (self.shared / f"restored-{self.job}").exists() or time.monotonic() > self.until:
             raise self.broken
         return None
+
+    def schedule(self):
+        try:
+            next(self.flow, None)
+        except template.Refusal:
+            raise
+        except Exception as error:
+            error.ends_engine = True  # no request of vLLM survives an exception of its scheduler
+            raise
 
     def follow(self):
         while (file := self.steps / str(self.next)).exists():

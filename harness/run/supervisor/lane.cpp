@@ -283,7 +283,7 @@ Task<void> Lane::hand_over(Attempt& a, Kind ended) {
   if (!a.opened) {
     run_.emit(a.job, std::move(a.result));
   } else if (workers_) {  // a worker could still write
-    if (a.result.outcome == Outcome::fail)
+    if (a.result.outcome == Outcome::fail || a.result.outcome == Outcome::refused)
       for (const auto& child : workers_->children) add_output(a, *child);
     watch(a, ended);
   } else {

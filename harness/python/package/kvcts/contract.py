@@ -8,6 +8,7 @@ failed. Everything else fails with what happened, the cause, and a line that run
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
@@ -37,7 +38,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="keys of its kv_connector_extra_config; {folder} in it is a folder of the case's, for both sides (default: "
         '{"shared_storage_path": "{folder}"})',
     )
-    group.addoption("--kvcts-jobs", metavar="N", type=int, default=os.cpu_count(), help="cases in parallel")
+    group.addoption(
+        "--kvcts-jobs",
+        metavar="N",
+        type=int,
+        help="cases in parallel (default: one a CPU; with vLLM, whose engines poll, a half)",
+    )
 
 
 def locate(option: str, subject: str, folders: list[str]) -> str:
@@ -68,6 +74,9 @@ class Case(pytest.Item):
 
     def runtest(self) -> None:
         result, report = self.contract.result(self.name)
+        for kept in result.get("evidence_files", []):
+            if kept["kind"].startswith(("stdout", "stderr")):
+                self.add_report_section("call", kept["kind"], kept["text"])
         outcome, message = result["outcome"], result.get("message") or ""
         if outcome in ("SKIPPED", "UNSUPPORTED", "NOT_RUN"):
             pytest.skip(message)
@@ -134,8 +143,9 @@ class Contract:
     def run(self, names: list[str]) -> dict[str, tuple[dict[str, Any], str]]:
         with tempfile.TemporaryDirectory(prefix="kvcts-contract-") as folder:
             chosen = [word for name in names for word in ("--id", name)]
-            jobs = str(self.config.getoption("kvcts_jobs") or 1)
-            done = self.program("run", *self.suites, *chosen, "-j", jobs, "--out", f"{folder}/run")
+            polls = 2 if importlib.util.find_spec("vllm") else 1
+            jobs = self.config.getoption("kvcts_jobs") or max(1, (os.cpu_count() or 1) // polls)
+            done = self.program("run", *self.suites, *chosen, "-j", str(jobs), "--out", f"{folder}/run")
             if not Path(folder, "run", "results.json").exists():
                 pytest.exit(f"kvcts run ended with {done.returncode}: {done.stderr.strip()}", returncode=3)
             results = json.loads(Path(folder, "run", "results.json").read_text())["results"]

@@ -41,6 +41,11 @@ MUTANTS = {
         "contract/other-prompt",
     ),
     "a lost file is not told": ("return self.lost", "return set()", "contract/lost"),
+    "blocks are kept for ever": (
+        "    def wait_for_layer_load",
+        "    def request_finished(self, request, blocks):\n        return True, None\n\n    def wait_for_layer_load",
+        "contract/unasked",
+    ),
 }
 
 LATE_SAVE = """        for name, block in self._get_connector_metadata().save:
@@ -85,6 +90,17 @@ def test_a_wrong_class_fails_where_its_fault_is(tmp_path, fault):
     )
     assert f"FAILED ::{case}" in said or f"{case}/" in said and "FAILED" in said, said
     assert f"KVCTS_CONNECTOR={tmp_path}:mutant:FileConnector" in said and "kvcts repro" in said
+
+
+def test_a_scheduler_half_that_raises_ends_the_engine_and_what_it_printed_is_shown(tmp_path):
+    source = SOURCE.replace(
+        "        last = first",
+        "        print('allocated', first)\n        raise ValueError('no more')\n        last = first",
+    )
+    (tmp_path / "mutant.py").write_text(source)
+    said = kit(tmp_path, "mutant:FileConnector", "-k", "lost")  # which expects a refusal
+    assert "FAILED ::contract/lost - ValueError: no more (at mutant.py:" in said, said
+    assert "Captured stdout (producer) call" in said and "allocated 0" in said and "Traceback (most recent" in said, said
 
 
 def test_blocks_that_are_free_hold_something_else(tmp_path):
