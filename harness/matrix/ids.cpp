@@ -8,7 +8,19 @@ namespace kvcts::matrix {
 
 namespace {
 constexpr std::string_view prefix = "kv/";
+
+/// Calls back with each "axis=value" of an id.
+template <class Part>
+void parts_of(std::string_view id, const Part& part) {
+  for (std::string_view rest = id; !rest.empty();) {
+    const std::size_t slash = rest.find('/');
+    if (rest.substr(0, slash).find('=') != std::string_view::npos) part(rest.substr(0, slash));
+    rest.remove_prefix(slash == std::string_view::npos ? rest.size() : slash + 1);
+  }
 }
+
+bool is_of(std::string_view part, const Axis& axis) { return part.substr(0, part.find('=')) == axis.name; }
+}  // namespace
 
 std::string id_of(const Space& space, const Point& point) {
   std::string id;
@@ -89,6 +101,29 @@ CaseSpec spec_of(const Space& space, const Point& point) {
 }
 
 CaseSpec spec_from_id(Space& space, std::string_view id) { return spec_of(space, point_from_id(space, id)); }
+
+std::string_view value_in_id(std::string_view id, const Axis& axis) {
+  std::string_view found = axis.fallback;
+  parts_of(id, [&](std::string_view part) {
+    if (is_of(part, axis)) found = part.substr(axis.name.size() + 1);
+  });
+  return found;
+}
+
+std::string id_with(std::string_view id, const Axis& axis, std::string_view value) {
+  std::string out = "kv";
+  const auto put = [&] {
+    if (value != axis.fallback) out.append("/").append(axis.name).append("=").append(value);
+  };
+  bool done = false;
+  parts_of(id, [&](std::string_view part) {
+    const Axis* at = find_axis(part.substr(0, part.find('=')));
+    if (!done && at && at->id >= axis.id) put(), done = true;
+    if (!is_of(part, axis)) out.append("/").append(part);
+  });
+  if (!done) put();
+  return out;
+}
 
 std::uint64_t id_hash(std::string_view id) { return XXH3_64bits(id.data(), id.size()); }
 

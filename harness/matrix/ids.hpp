@@ -22,6 +22,10 @@ CaseSpec spec_of(const Space& space, const Point& point);
 std::string canonical_id(Space& space, std::string_view id);
 /// spec_of(point_from_id(id)).
 CaseSpec spec_from_id(Space& space, std::string_view id);
+/// The value of an axis in an id of the matrix; its default where the id leaves it out.
+std::string_view value_in_id(std::string_view id, const Axis& axis);
+/// The id with another value of one axis. Both work on the text: the values need not be this catalogue's.
+std::string id_with(std::string_view id, const Axis& axis, std::string_view value);
 /// XXH3-64 of the id: stable, so shards and samples are too.
 std::uint64_t id_hash(std::string_view id);
 

@@ -53,10 +53,19 @@ def main() -> None:
         assert [(c["change"], c["id"]) for c in told["changes"]] == [("vanished", "t/a"), ("new", "t/c")], told["changes"]
         assert told["counts"]["vanished"] == 1 and told["after"]["provenance"]["commit"] and told["alike"] == 1, told
 
+        mine = run(folder, "mine", PLAIN.format("a", "vllm-fa-hnd"), PLAIN.format("mine", "vllm-fa-nhd"))
+        expect(0, "compare", right, mine, says="\n1 renamed; 1 as before\n")
         expect(0, "run", "--suite", "seeds", "--out", str(folder / "seeds"))
-        expect(
-            2, "compare", right, str(folder / "seeds"), err="expected two runs of one suite, found 'pairs.yaml' and 'seeds'"
+        expect(2, "compare", right, str(folder / "seeds"), err="cases in common, found none in 'pairs.yaml' and 'seeds'")
+        expect(0, "run", "--id", "kv/producer=vllm-fa-nhd", "--out", str(folder / "memcpy"))
+        expect(0, "run", "--id", "kv/producer=vllm-fa-nhd/engine=shm", "--out", str(folder / "shm"))
+        expect(0, "compare", str(folder / "memcpy"), str(folder / "shm"), says="mapped  engine memcpy -> shm: 1 case; ")
+        told = expect(
+            0, "compare", str(folder / "memcpy"), str(folder / "shm"), "--map", "engine=memcpy:shm", says="1 as before\n"
         )
+        assert "mapped  engine memcpy -> shm: 1 case\n" in told, told
+        expect(2, "compare", right, mine, "--map", "engin=memcpy:shm", err="found 'engin'; did you mean 'engine'?")
+        expect(2, "compare", right, mine, "--map", "engine=shm", err="expected AXIS=BEFORE:AFTER, found 'engine=shm'")
         expect(2, "compare", right, str(folder / "nowhere"), err="nowhere")
         expect(2, "compare", right, err="AFTER")
         expect(2, "compare", right, broken, "--policy", "never", err="never")

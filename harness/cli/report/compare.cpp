@@ -1,14 +1,18 @@
 #include "cli/report/compare.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "case/catalogue/nearest.hpp"
 #include "cli/report/text.hpp"
+#include "matrix/ids.hpp"
 
 namespace kvcts::report {
 namespace {
@@ -19,17 +23,14 @@ constexpr std::array<std::string_view, change_count> names{
     "newly failing",           "newly flaky", "other cause", "newly skipped", "vanished", "other evidence",
     "flaky, passed this time", "fixed",       "new",         "renamed"};
 
-constexpr std::int64_t least_cases = 10;
-constexpr double least_ratio = 1.2, least_ratio_of_all = 1.5, least_errors = 6;
-
 /// What a comparison needs of a row; whole rows of a long run would not fit.
 struct Case {
   std::string id, digest;
   Section section{};
-  bool flaky{false};
+  bool flaky{false}, optional{false};
   Standing standing;
-  std::int64_t own_ns{0};  ///< 0: did not pass, or shares another case's execution
-  std::vector<std::string> groups;
+  std::int64_t own_ns{0};   ///< 0: did not pass, or shares another case's execution
+  std::vector<int> values;  ///< of its axes, see Pace
 };
 
 bool fails(Section section) { return section == Section::failed || section == Section::suite_error; }
@@ -37,29 +38,41 @@ bool has_not_run(Section section) {
   return section == Section::skipped || section == Section::not_run || section == Section::unsupported;
 }
 
-Case case_of(const store::Row& row) {
+Case case_of(const store::Row& row, Pace& pace) {
   const CaseResult& r = row.result;
-  Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, {}, 0, {}};
+  Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, false, {}, 0, {}};
   out.standing = {row.decided ? ending_words(r) : "absent",
                   std::string(name(r.verdict)),
                   has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
                   r.diagnosis.fault_class,
                   r.message,
                   r.tries};
+  if (const auto lack = r.facts.find("lack"); lack != r.facts.end() && lack->is_object())
+    out.optional = lack->value("optional", false);
+  out.optional |= out.section == Section::unsupported;
   if (out.section == Section::fine && r.outcome == Outcome::pass && row.executions > 0) out.own_ns = r.wall_ns;
-  if (const auto axes = r.facts.find("axes"); out.own_ns > 0 && axes != r.facts.end()) {
-    for (const char* axis : {"engine", "connector", "op", "dtype"}) {
-      const auto value = axes->find(axis);
-      if (value != axes->end() && value->is_string())
-        out.groups.push_back(fmt::format("{} {}", axis, value->get<std::string>()));
-    }
-  }
+  if (const auto axes = r.facts.find("axes"); out.own_ns > 0 && axes != r.facts.end()) out.values = pace.values(*axes);
   return out;
 }
 
-std::vector<Case> cases_of(const store::RunReader& reader) {
-  std::vector<Case> out;
-  reader.for_each([&](const store::Row& row) { out.push_back(case_of(row)); });
+/// A run's cases, and the versions of the engines and connectors that ran in it.
+struct Cases {
+  std::vector<Case> all;
+  std::map<std::string, std::string> versions;
+};
+
+Cases cases_of(const store::RunReader& reader, Pace& pace) {
+  Cases out;
+  reader.for_each([&](const store::Row& row) {
+    out.all.push_back(case_of(row, pace));
+    const json& facts = row.result.facts;
+    const auto version = [&](const char* kind, const json& of) {
+      if (of.is_string()) out.versions[fmt::format("{} {}", kind, facts.value(kind, ""))] = of.get<std::string>();
+    };
+    if (facts.contains("engine_version")) version("engine", facts["engine_version"]);
+    if (const auto program = facts.find("connector_program"); program != facts.end() && program->is_object())
+      version("connector", program->value("version", json()));
+  });
   return out;
 }
 
@@ -84,7 +97,7 @@ std::optional<Change> after_flaky(const Case& before, const Case& after) {
   return by_chance(rate.high, after.standing.tries) ? std::nullopt : std::optional(Change::newly_failing);
 }
 
-std::optional<Change> change_of(const Case* before, const Case& after) {
+std::optional<Change> change_of(const Case* before, const Case& after, bool mapped) {
   const Change failing = after.flaky ? Change::newly_flaky : Change::newly_failing;
   if (!before) return fails(after.section) ? failing : Change::added;
   if (before->flaky && !after.flaky && !has_not_run(after.section)) return after_flaky(*before, after);
@@ -95,56 +108,94 @@ std::optional<Change> change_of(const Case* before, const Case& after) {
   if (has_not_run(after.section)) return has_not_run(before->section) ? std::nullopt : std::optional(Change::newly_skipped);
   if (fails(before->section)) return Change::fixed;
   if (!has_not_run(before->section) && before->standing.evidence != after.standing.evidence) return Change::other_evidence;
-  if (before->id != after.id) return Change::renamed;
+  if (before->id != after.id && !mapped) return Change::renamed;
   return std::nullopt;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-/// Spread of the values about their median, as a standard deviation where they are normal.
-double spread(const std::vector<double>& values, double about) {
-  std::vector<double> off;
-  for (const double value : values) off.push_back(std::abs(value - about));
-  return 1.4826 * median(std::move(off));
-}
-
-/// Logarithms of ratios of times, all and by group.
-class Pace {
+/// The earlier run's cases by the ids that they would have in the later one.
+class Pairs {
  public:
-  void add(const Case& before, const Case& after) {
-    if (before.own_ns == 0 || after.own_ns == 0 || before.digest != after.digest) return;
-    const double ratio = std::log(static_cast<double>(after.own_ns) / static_cast<double>(before.own_ns));
-    all_.push_back(ratio);
-    for (const std::string& group : after.groups) groups_[group].push_back(ratio);
+  Pairs(const std::vector<Case>& old, const std::vector<Case>& now, std::vector<Mapping>& mapped) {
+    for (const Case& c : now) there_.insert(c.id);
+    for (const Case& c : old) by_id_.emplace(c.id, &c);
+    if (mapped.empty()) mapped = seen(old, now);
+    for (const Case& c : old) {
+      std::string id = c.id;
+      for (Mapping& m : mapped) {
+        const matrix::Axis& axis = *matrix::find_axis(m.axis);
+        if (!matrix::is_matrix_id(id) || matrix::value_in_id(id, axis) != m.before) continue;
+        id = matrix::id_with(id, axis, m.after);
+        m.cases += there_.contains(id);
+      }
+      if (id != c.id && there_.contains(id) && by_id_.try_emplace(id, &c).second)
+        mapped_.insert(&c);
+      else if (!there_.contains(c.id))
+        gone_[c.digest].push_back(&c);
+    }
   }
-  double of_all() const { return all_.empty() ? 0 : median(all_); }
-  std::vector<Slower> slower() const {
-    std::vector<Slower> out;
-    if (std::ssize(all_) < least_cases) return out;
-    const double pace = of_all(), wide = spread(all_, pace);
-    const auto look = [&](const std::string& group, const std::vector<double>& values, double against, double least) {
-      if (std::ssize(values) < least_cases) return;
-      const double middle = median(values), beyond = middle - against;
-      const double error = 1.2533 * std::max(wide, spread(values, middle)) / std::sqrt(static_cast<double>(values.size()));
-      if (std::exp(beyond) >= least && beyond >= least_errors * error)
-        out.push_back({group, std::ssize(values), std::exp(beyond)});
-    };
-    look("all cases", all_, 0, least_ratio_of_all);
-    for (const auto& [group, values] : groups_) {
-      if (values.size() < all_.size()) look(group, values, pace, least_ratio);
+
+  const Case* take(const Case& now) {
+    if (const auto found = by_id_.find(now.id); found != by_id_.end()) return found->second;
+    const auto same = gone_.find(now.digest);
+    if (same == gone_.end() || same->second.empty()) return nullptr;
+    const Case* was = same->second.front();
+    same->second.erase(same->second.begin());
+    return was;
+  }
+  bool mapped(const Case* before) const { return mapped_.contains(before); }
+  /// Of which the later run has no like.
+  bool left(const Case& before) const {
+    const auto found = gone_.find(before.digest);
+    return found != gone_.end() && std::find(found->second.begin(), found->second.end(), &before) != found->second.end();
+  }
+
+ private:
+  /// Values of an axis that are gone where another is new, in the same cases otherwise: another version of what is tested.
+  std::vector<Mapping> seen(const std::vector<Case>& old, const std::vector<Case>& now) const {
+    std::vector<Mapping> out;
+    for (const auto id : {matrix::AxisId::engine, matrix::AxisId::connector}) {
+      const matrix::Axis& axis = matrix::axis(id);
+      std::set<std::string, std::less<>> before, after;
+      const auto collect = [&](const std::vector<Case>& cases, auto& values) {
+        for (const Case& c : cases)
+          if (matrix::is_matrix_id(c.id)) values.emplace(matrix::value_in_id(c.id, axis));
+      };
+      collect(old, before), collect(now, after);
+      std::map<std::pair<std::string, std::string>, std::int64_t> votes;
+      std::map<std::string, std::int64_t, std::less<>> all;
+      for (const Case& c : old) {
+        if (!matrix::is_matrix_id(c.id)) continue;
+        const std::string value(matrix::value_in_id(c.id, axis));
+        if (after.contains(value)) continue;
+        ++all[value];
+        for (const std::string& other : after)
+          if (!before.contains(other) && there_.contains(matrix::id_with(c.id, axis, other))) ++votes[{value, other}];
+      }
+      for (const auto& [value, count] : all) {
+        const auto best = std::max_element(votes.begin(), votes.end(), [&, of = &value](const auto& x, const auto& y) {
+          return (x.first.first == *of ? x.second : 0) < (y.first.first == *of ? y.second : 0);
+        });
+        if (best != votes.end() && best->first.first == value && 2 * best->second >= count)
+          out.push_back({std::string(axis.name), value, best->first.second, 0, true});
+      }
     }
     return out;
   }
 
- private:
-  std::vector<double> all_;
-  std::map<std::string, std::vector<double>> groups_;
+  std::unordered_set<std::string_view> there_;
+  std::unordered_map<std::string, const Case*> by_id_;
+  std::unordered_map<std::string_view, std::vector<const Case*>> gone_;  // by digest
+  std::unordered_set<const Case*> mapped_;
 };
+
+/// Names of packages without their folders' versions: engines/nixl-1.5.1/nixl_cu12 is nixl_cu12.
+std::map<std::string, std::set<std::string>> packages_of(const store::RunInfo& info) {
+  std::map<std::string, std::set<std::string>> out;
+  const json packages = info.machine.value("packages", json::object());
+  for (const auto& [path, version] : packages.items())
+    if (version.is_string()) out[path.substr(path.rfind('/') + 1)].insert(version.get<std::string>());
+  return out;
+}
 
 json as_json(const std::optional<Standing>& s) {
   if (!s) return nullptr;
@@ -172,30 +223,51 @@ std::int64_t Comparison::of(Change change) const {
   return std::count_if(changes.begin(), changes.end(), [&](const Changed& c) { return c.change == change; });
 }
 
-Comparison compare(const store::RunReader& before, const store::RunReader& after) {
-  Comparison out{before.info(), after.info(), {}, {}, 0, 0, 0, 1};
-  if (out.before.suite != out.after.suite)
-    throw store::Error(
-        fmt::format("expected two runs of one suite, found '{}' and '{}'", out.before.suite, out.after.suite));
-  const std::vector<Case> old = cases_of(before), now = cases_of(after);
-  std::unordered_map<std::string_view, const Case*> by_id;
-  std::unordered_map<std::string_view, std::vector<const Case*>> gone;  // by digest
-  for (const Case& c : old) by_id[c.id] = &c;
-  std::unordered_set<std::string_view> there;
-  for (const Case& c : now) there.insert(c.id);
-  for (const Case& c : old) {
-    if (!there.contains(c.id)) gone[c.digest].push_back(&c);
+Mapping mapping_from_text(std::string_view text) {
+  const std::size_t equals = text.find('='), colon = text.find(':', equals);
+  if (equals == std::string_view::npos || colon == std::string_view::npos)
+    throw catalogue::Error(fmt::format("expected AXIS=BEFORE:AFTER, found '{}'", text));
+  Mapping out{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1, colon - equals - 1)),
+              std::string(text.substr(colon + 1))};
+  if (!matrix::find_axis(out.axis))
+    throw catalogue::Error(fmt::format("expected the name of an axis, found '{}'{}", out.axis,
+                                       catalogue::suggestion(out.axis, matrix::axis_names())));
+  return out;
+}
+
+std::vector<Difference> differences(const store::RunInfo& before, const store::RunInfo& after) {
+  std::vector<Difference> out;
+  const auto differ = [&](const std::string& what, const std::string& x, const std::string& y) {
+    if (x != y) out.push_back({what, x, y});
+  };
+  differ("suite", before.suite, after.suite);
+  differ("kvcts", before.version, after.version);
+  for (const char* what : {"host", "commit", "cases", "golden"}) {
+    const std::string x = before.provenance.value(what, ""), y = after.provenance.value(what, "");
+    differ(what, x.substr(0, 12), y.substr(0, 12));
   }
+  for (const char* what : {"model", "kernel"}) differ(what, before.machine.value(what, ""), after.machine.value(what, ""));
+  auto old = packages_of(before), now = packages_of(after);
+  for (const auto& [package, versions] : now) old.try_emplace(package);
+  for (const auto& [package, versions] : old)
+    differ(package, fmt::format("{}", fmt::join(versions, ", ")), fmt::format("{}", fmt::join(now[package], ", ")));
+  return out;
+}
+
+Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped) {
+  Comparison out{before.info(), after.info(), {}, {}, std::move(mapped), {}, 0, 0, 0, 0, 1};
   Pace pace;
+  const Cases was_cases = cases_of(before, pace), now_cases = cases_of(after, pace);
+  const std::vector<Case>&old = was_cases.all, &now = now_cases.all;
+  Pairs pairs(old, now, out.mapped);
+  std::int64_t in_both = 0;
   for (const Case& c : now) {
-    const auto found = by_id.find(c.id);
-    const Case* was = found == by_id.end() ? nullptr : found->second;
-    if (auto same = gone.find(c.digest); !was && same != gone.end() && !same->second.empty()) {
-      was = same->second.front();
-      same->second.erase(same->second.begin());
-    }
-    if (was) pace.add(*was, c);
-    const auto change = change_of(was, c);
+    const Case* was = pairs.take(c);
+    const bool mapped_case = was && pairs.mapped(was);
+    in_both += was != nullptr;
+    if (was && was->own_ns > 0 && c.own_ns > 0 && (mapped_case || was->digest == c.digest))
+      pace.add(was->own_ns, c.own_ns, c.values);
+    const auto change = change_of(was, c, mapped_case);
     if (change == Change::added && out.before.left_out > 0) {
       ++out.only_one;
       continue;
@@ -205,12 +277,15 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
       out.still_failing += fails(c.section);
       continue;
     }
+    out.lost += change == Change::newly_skipped && !c.optional;
     out.changes.push_back({*change, c.id, was && was->id != c.id ? was->id : "",
                            was ? std::optional(was->standing) : std::nullopt, c.standing});
   }
+  if (in_both == 0 && !old.empty() && !now.empty())
+    throw store::Error(fmt::format("expected two runs with cases in common, found none in '{}' and '{}'", out.before.suite,
+                                   out.after.suite));
   for (const Case& c : old) {
-    const auto left = gone.find(c.digest);
-    if (left == gone.end() || std::find(left->second.begin(), left->second.end(), &c) == left->second.end()) continue;
+    if (!pairs.left(c)) continue;
     if (out.after.left_out > 0)
       ++out.only_one;
     else
@@ -219,15 +294,30 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
   std::stable_sort(out.changes.begin(), out.changes.end(),
                    [](const Changed& x, const Changed& y) { return x.change < y.change; });
   out.slower = pace.slower();
-  out.pace = std::exp(pace.of_all());
+  out.pace = pace.of_all();
+  out.differs = differences(out.before, out.after);
+  for (const auto& [subject, version] : now_cases.versions) {
+    const auto was = was_cases.versions.find(subject);
+    if (was != was_cases.versions.end() && was->second != version) out.differs.push_back({subject, was->second, version});
+  }
   return out;
 }
 
 json to_json(const Comparison& c) {
-  json out{{"format", "kvcts-compare"}, {"version", 1},           {"before", as_json(c.before)},
-           {"after", as_json(c.after)}, {"alike", c.alike},       {"still_failing", c.still_failing},
-           {"only_one", c.only_one},    {"pace", c.pace},         {"counts", json::object()},
-           {"changes", json::array()},  {"slower", json::array()}};
+  json out{{"format", "kvcts-compare"},
+           {"version", 1},
+           {"before", as_json(c.before)},
+           {"after", as_json(c.after)},
+           {"alike", c.alike},
+           {"still_failing", c.still_failing},
+           {"only_one", c.only_one},
+           {"lost", c.lost},
+           {"pace", c.pace},
+           {"counts", json::object()},
+           {"mapped", json::array()},
+           {"differences", json::array()},
+           {"changes", json::array()},
+           {"slower", json::array()}};
   for (int k = 0; k < change_count; ++k)
     out["counts"][std::string(names[static_cast<std::size_t>(k)])] = c.of(static_cast<Change>(k));
   for (const Changed& one : c.changes) {
@@ -236,7 +326,14 @@ json to_json(const Comparison& c) {
     if (!one.id_before.empty()) change["id_before"] = one.id_before;
     out["changes"].push_back(std::move(change));
   }
-  for (const Slower& s : c.slower) out["slower"].push_back({{"group", s.group}, {"cases", s.cases}, {"ratio", s.ratio}});
+  for (const Slower& s : c.slower)
+    out["slower"].push_back(
+        {{"group", s.group}, {"cases", s.cases}, {"slow", s.slow}, {"ratio", s.ratio}, {"others", s.others}});
+  for (const Mapping& m : c.mapped)
+    out["mapped"].push_back(
+        {{"axis", m.axis}, {"before", m.before}, {"after", m.after}, {"cases", m.cases}, {"found", m.found}});
+  for (const Difference& d : c.differs)
+    out["differences"].push_back({{"name", d.name}, {"before", d.before}, {"after", d.after}});
   return out;
 }
 

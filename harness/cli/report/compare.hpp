@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/report/pace.hpp"
 #include "cli/report/view.hpp"
 
 namespace kvcts::report {
@@ -45,35 +46,44 @@ struct Changed {
   std::optional<Standing> before, after;
 };
 
-/// Cases that share an axis value and take longer than the run as a whole does.
-struct Slower {
-  std::string group;      ///< "engine ucx-tcp"; "all cases"
-  std::int64_t cases{0};  ///< that passed in both runs
-  double ratio{1};        ///< of their times, beyond that of all cases
+/// One value of an axis that stands for another: `kvcts compare --map engine=nixl-1.2-cma:nixl-cma`.
+struct Mapping {
+  std::string axis, before, after;
+  std::int64_t cases{0};  ///< of the earlier run that have it, and their like in the later one
+  bool found{false};      ///< not given: seen, because all cases of the one value are gone and those of the other are new
 };
+/// "engine=nixl-1.2-cma:nixl-cma". Throws catalogue::Error when it is not of this form, or there is no such axis.
+Mapping mapping_from_text(std::string_view text);
+
+/// What the runs do not have in common beside their cases: a package's version, the suite, kvcts itself.
+struct Difference {
+  std::string name, before, after;  ///< "" = it has none
+};
+std::vector<Difference> differences(const store::RunInfo& before, const store::RunInfo& after);
 
 struct Comparison {
   store::RunInfo before, after;
   std::vector<Changed> changes;  ///< by kind, then in the order of the later plan
   std::vector<Slower> slower;
+  std::vector<Mapping> mapped;
+  std::vector<Difference> differs;
   std::int64_t alike{0};          ///< cases that end as before
   std::int64_t still_failing{0};  ///< of them
   std::int64_t only_one{0};       ///< cases of one run only, because --budget left them out of the other: no change
+  std::int64_t lost{0};           ///< newly skipped or not run, which no suite lists as optional
   double pace{1};                 ///< median ratio of times of all cases that passed in both
   std::int64_t of(Change change) const;
 };
 
-/// Compares two runs of one suite. A slow-down is reported for groups of at least 10 cases only, where the median of their
-/// ratios is beyond that of the run by a fifth and by six standard errors (of a median, from the median absolute
-/// deviation); of the run as a whole from half as much again on. One case's clock shows nothing. Throws store::Error when
-/// the suites differ, and as RunReader does.
-Comparison compare(const store::RunReader& before, const store::RunReader& after);
+/// Compares what both runs have; what only one has is added or vanished, whatever its suite. A case of the earlier run with
+/// a mapped value is compared with its like. Throws store::Error when no case is in both runs, and as RunReader does.
+Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped = {});
 
 /// A block per kind, failures grouped by cause; the last line says how many of each.
 void print_comparison(std::ostream& out, const Comparison& comparison, const Repro& repro);
 /// The same as a section of the later run's page; ids lead to their cases.
 std::string comparison_markup(const Comparison& comparison);
-/// {format, version, before, after, counts, changes, slower}
+/// {format, version, before, after, differences, mapped, counts, lost, changes, slower}
 nlohmann::json to_json(const Comparison& comparison);
 
 }  // namespace kvcts::report

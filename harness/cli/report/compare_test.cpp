@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "case/catalogue/error.hpp"
 #include "run/store/store.hpp"
 #include "run/store/testing/sample.hpp"
 
@@ -24,6 +25,8 @@ struct Made {
   Evidence evidence{Evidence::modelled};
   double ms{5};
   std::int64_t failed_tries{0};  ///< of 10
+  std::string op{"write"}, dtype{"bf16"};
+  bool optional{false};  ///< what it lacks, if it is skipped
 
   void flaky(std::int64_t failed) {
     outcome = Outcome::flaky, fault_class = FaultClass::stale_block, message = "7 wrong bytes", failed_tries = failed;
@@ -43,15 +46,19 @@ std::vector<Made> night(std::mt19937& random) {
              engines[random() % engines.size()],
              Evidence::modelled,
              2.0 + static_cast<double>(random() % 100)};
+    one.op = random() % 2 == 0 ? "read" : "write";
+    one.dtype = std::array{"bf16", "fp16", "fp8_e4m3"}[random() % 3];
     if (i % 60 == 59) one.outcome = Outcome::fail, one.fault_class = FaultClass::wrong_stride, one.message = "7 wrong bytes";
     out.push_back(one);
   }
   return out;
 }
 
-store::RunReader stored(const std::filesystem::path& folder, const std::vector<Made>& cases) {
+store::RunReader stored(const std::filesystem::path& folder, const std::vector<Made>& cases,
+                        const std::string& suite = "smoke", const std::string& nixl = "1.5.1") {
   store::RunInfo info = store::sample::info();
-  info.suite = "smoke";
+  info.suite = suite;
+  info.machine["packages"] = {{"engines/nixl-" + nixl + "/nixl_cu12", nixl}};
   store::RunStore store = store::RunStore::create(folder, info, {"kvcts", "run"});
   std::vector<store::PlannedCase> planned;
   for (const Made& one : cases) planned.push_back({one.id, one.digest, one.digest, {Expected{}}});
@@ -68,7 +75,8 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
     result.diagnosis.exact = one.fault_class != FaultClass::none;
     result.message = one.message;
     result.case_digest = result.execution = one.digest;
-    result.facts = {{"axes", {{"engine", one.engine}, {"op", "write"}}}};
+    result.facts = {{"axes", {{"engine", one.engine}, {"op", one.op}, {"dtype", one.dtype}, {"connector", "reference"}}}};
+    if (one.outcome == Outcome::skipped) result.facts["lack"] = {{"name", "gpu"}, {"optional", one.optional}};
     if (one.failed_tries > 0 || one.outcome == Outcome::pass) result.tries = {10, one.failed_tries, 0, {}};
     if (one.failed_tries > 0)
       result.tries.failures = {{3, Outcome::fail, std::nullopt, FaultClass::stale_block, one.message, 1}};
@@ -141,7 +149,18 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
                      i == 0 ? FaultClass::none : FaultClass::truncated, "memcpy", Evidence::modelled, 3});
     wanted[after.back().id] = i == 0 ? Change::added : Change::newly_failing;
   }
-  for (Made& one : after) one.ms *= one.engine == "nixl-tcp" ? 2 : 1;
+  struct Slow {
+    std::string group;
+    std::function<bool(const Made&)> is;
+  };
+  const std::array slow{
+      Slow{"engine nixl-tcp", [](const Made& one) { return one.engine == "nixl-tcp"; }},
+      Slow{"op read", [](const Made& one) { return one.op == "read"; }},
+      Slow{"dtype fp8_e4m3", [](const Made& one) { return one.dtype == "fp8_e4m3"; }},
+      Slow{"engine shm, op read", [](const Made& one) { return one.engine == "shm" && one.op == "read"; }},
+      Slow{"engine ucx-shm, dtype fp16", [](const Made& one) { return one.engine == "ucx-shm" && one.dtype == "fp16"; }}};
+  const Slow& drawn = slow[static_cast<std::size_t>(GetParam()) % slow.size()];
+  for (Made& one : after) one.ms *= drawn.is(one) ? 2.5 : 1;
   jitter(before, random);
   jitter(after, random, 1.3);
   std::shuffle(after.begin(), after.end(), random);
@@ -152,8 +171,10 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   for (const Changed& one : found.changes) told[one.id] = one.change;
   EXPECT_EQ(told, wanted);
   ASSERT_EQ(found.slower.size(), 1u) << to_json(found)["slower"];
-  EXPECT_EQ(found.slower[0].group, "engine nixl-tcp");
-  EXPECT_NEAR(found.slower[0].ratio, 2, 0.3);
+  EXPECT_EQ(found.slower[0].group, drawn.group);
+  EXPECT_NEAR(found.slower[0].ratio, 2.5 * 1.3, 0.3);
+  EXPECT_NEAR(found.slower[0].others, 1.3, 0.1);
+  EXPECT_EQ(found.lost, 3);
   EXPECT_EQ(found.alike + std::ssize(found.changes) - std::ssize(gone), std::ssize(after));
 
   std::ostringstream out;
@@ -190,6 +211,103 @@ TEST(Compare, ARunThatIsSlowerAsAWholeIsSaid) {
   const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
   ASSERT_EQ(found.slower.size(), 1u);
   EXPECT_EQ(found.slower[0].group, "all cases");
+}
+
+TEST(Compare, TwoGroupsThatAreSlowerForReasonsOfTheirOwn) {
+  std::mt19937 random(6);
+  std::vector<Made> before = night(random), after = before;
+  for (Made& one : after) {
+    if (one.engine == "shm" && one.op == "read") one.ms *= 13;
+    if (one.dtype == "fp8_e4m3") one.ms *= 2;
+  }
+  jitter(before, random);
+  jitter(after, random);
+  store::sample::TemporaryDirectory folder;
+  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  ASSERT_EQ(found.slower.size(), 2u) << to_json(found)["slower"];
+  EXPECT_EQ(found.slower[0].group, "engine shm, op read");
+  EXPECT_EQ(found.slower[0].slow, found.slower[0].cases);
+  EXPECT_EQ(found.slower[1].group, "dtype fp8_e4m3");
+}
+
+/// 40 cases with ids of the matrix.
+std::vector<Made> of_engine(const std::string& engine) {
+  std::vector<Made> out;
+  for (int i = 0; i < 40; ++i) {
+    Made one{fmt::format("kv/producer=vllm-fa-nhd/dtype={}/engine={}/seed={}", i % 2 == 0 ? "fp16" : "fp32", engine, i + 2),
+             fmt::format("{}{:026}", engine.substr(0, 6), i), ""};
+    one.engine = engine;
+    out.push_back(one);
+  }
+  return out;
+}
+
+TEST(Compare, AnotherVersionIsComparedWithTheOneWhosePlaceItTook) {
+  std::vector<Made> before = of_engine("nixl-1.2-cma"), after = of_engine("nixl-cma");
+  for (Made& one : after) one.ms *= 3;
+  after[3].outcome = Outcome::fail, after[3].fault_class = FaultClass::axis_permuted, after[3].message = "31 wrong bytes";
+  store::sample::TemporaryDirectory folder;
+  const store::RunReader a = stored(folder.path() / "a", before, "engines", "1.2.0"),
+                         b = stored(folder.path() / "b", after, "engines");
+  for (const bool given : {false, true}) {
+    std::vector<Mapping> mapped;
+    if (given) mapped = {mapping_from_text("engine=nixl-1.2-cma:nixl-cma")};
+    const Comparison found = compare(a, b, mapped);
+    ASSERT_EQ(found.changes.size(), 1u) << to_json(found)["changes"];
+    EXPECT_EQ(found.changes[0].change, Change::newly_failing);
+    EXPECT_EQ(found.alike, 39);
+    ASSERT_EQ(found.slower.size(), 1u);
+    EXPECT_EQ(found.slower[0].group, "all cases");
+    std::ostringstream out;
+    print_comparison(out, found, Repro{});
+    EXPECT_NE(out.str().find("differ  nixl_cu12 1.2.0 -> 1.5.1\n"), std::string::npos) << out.str();
+    EXPECT_NE(out.str().find("mapped  engine nixl-1.2-cma -> nixl-cma: 40 cases"), std::string::npos) << out.str();
+  }
+}
+
+TEST(Compare, AnEngineThatIsOnlyOneMoreTakesNoPlace) {
+  std::vector<Made> before = of_engine("ucx-tcp"), after = before;
+  for (const Made& one : of_engine("nixl-cma")) after.push_back(one);
+  store::sample::TemporaryDirectory folder;
+  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  EXPECT_TRUE(found.mapped.empty());
+  EXPECT_EQ(found.of(Change::added), 40);
+  EXPECT_EQ(found.alike, 40);
+}
+
+TEST(Compare, OtherFilesAreComparedAsFarAsTheyGo) {
+  std::mt19937 random(7);
+  std::vector<Made> before = night(random), after = before;
+  after.resize(290);
+  after.push_back({"mine/new", "new", ""});
+  store::sample::TemporaryDirectory folder;
+  const store::RunReader a = stored(folder.path() / "a", before, "seeds+a.yaml"),
+                         b = stored(folder.path() / "b", after, "seeds+b.yaml");
+  const Comparison found = compare(a, b);
+  EXPECT_EQ(found.alike, 290);
+  EXPECT_EQ(found.of(Change::vanished), 10);
+  EXPECT_EQ(found.of(Change::added), 1);
+  ASSERT_EQ(found.differs.size(), 1u);
+  EXPECT_EQ(found.differs[0].before + found.differs[0].after, "seeds+a.yamlseeds+b.yaml");
+  EXPECT_THROW(compare(stored(folder.path() / "c", {{"mine/one", "one", ""}}, "c.yaml"), b), store::Error);
+}
+
+TEST(Compare, WhatASuiteAcceptsToLackIsNotLost) {
+  std::mt19937 random(8);
+  std::vector<Made> before = night(random), after = before;
+  for (std::size_t i = 0; i < 20; ++i) after[i].outcome = Outcome::skipped, after[i].optional = i >= 3;
+  store::sample::TemporaryDirectory folder;
+  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  EXPECT_EQ(found.of(Change::newly_skipped), 20);
+  EXPECT_EQ(found.lost, 3);
+  std::ostringstream out;
+  print_comparison(out, found, Repro{});
+  EXPECT_NE(out.str().find("20 newly skipped (17 optional)"), std::string::npos) << out.str();
+}
+
+TEST(Compare, AMappingIsAnAxisAndTwoValues) {
+  for (const char* wrong : {"engine", "engine=a", "=a:b", "engin=a:b"})
+    EXPECT_THROW(mapping_from_text(wrong), kvcts::catalogue::Error) << wrong;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace kvcts::report {
 namespace {
 
-constexpr std::size_t ids_shown = 3, causes_shown = 15, linked_shown = 20;
+constexpr std::size_t ids_shown = 3, causes_shown = 15, linked_shown = 20, differences_shown = 8;
 
 std::string run_words(const store::RunInfo& info) {
   const std::string commit = info.provenance.value("commit", "");
@@ -62,9 +62,33 @@ std::vector<Told> told(const Comparison& c, Change change) {
   return out;
 }
 
-std::string slower_words(const Comparison& c, const Slower& s) {
-  return fmt::format("{}: {:.2f} x the time, over {}{}", s.group, s.ratio, plural(s.cases, "case"),
-                     s.group == "all cases" ? "" : fmt::format(" (all cases {:.2f} x)", c.pace));
+std::string slower_words(const Slower& s) {
+  return fmt::format(
+      "{}: {:.{}f} x the time, {}{}", s.group, s.ratio, s.ratio < 10 ? 2 : 1,
+      s.slow == s.cases ? plural(s.cases, "case") : fmt::format("{} of {}", thousands(s.slow), plural(s.cases, "case")),
+      s.group == "all cases" ? "" : fmt::format(" (the others {:.2f} x)", s.others));
+}
+
+/// What differs beside the cases, and which values were taken for others; lines of a heading and a text.
+std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
+  std::vector<std::pair<std::string, std::string>> out;
+  std::string line;
+  for (std::size_t i = 0; i < c.differs.size() && i < differences_shown; ++i) {
+    const Difference& d = c.differs[i];
+    const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
+    line += fmt::format("{}{} {} -> {}", line.empty() ? "" : ", ", d.name, words(d.before), words(d.after));
+  }
+  if (c.differs.size() > differences_shown) line += fmt::format(" and {} more", c.differs.size() - differences_shown);
+  if (!line.empty()) out.emplace_back("differ", line);
+  for (const Mapping& m : c.mapped)
+    out.emplace_back("mapped", fmt::format("{} {} -> {}: {}{}", m.axis, m.before, m.after, plural(m.cases, "case"),
+                                           m.found ? "; --map says otherwise" : ""));
+  return out;
+}
+
+/// Of the newly skipped.
+std::string optional_words(std::int64_t lost, std::int64_t all) {
+  return lost == all ? "" : lost == 0 ? " (all optional)" : fmt::format(" ({} optional)", thousands(all - lost));
 }
 
 /// "12 newly failing, 3 fixed; 280 as before, 5 of them failing".
@@ -73,7 +97,8 @@ std::string tally(const Comparison& c) {
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (const auto n = c.of(change); n > 0)
-      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", thousands(n), name(change));
+      line += fmt::format("{}{} {}{}", line.empty() ? "" : ", ", thousands(n), name(change),
+                          change == Change::newly_skipped ? optional_words(c.lost, n) : "");
   }
   if (!c.slower.empty()) line += fmt::format("{}{} slower", line.empty() ? "" : ", ", plural(std::ssize(c.slower), "group"));
   line = fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike),
@@ -98,6 +123,7 @@ std::string address_of(std::string_view id) {
 
 void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro) {
   out << fmt::format("before  {}\nafter   {}\n", run_words(c.before), run_words(c.after));
+  for (const auto& [heading, text] : around(c)) out << fmt::format("{:<7} {}\n", heading, visible(text));
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;
@@ -121,7 +147,7 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
       out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
   }
   if (!c.slower.empty()) out << "\nslower\n";
-  for (const Slower& s : c.slower) out << "  " << visible(slower_words(c, s)) << '\n';
+  for (const Slower& s : c.slower) out << "  " << visible(slower_words(s)) << '\n';
   out << fmt::format("\n{}\n", tally(c));
 }
 
@@ -130,6 +156,8 @@ std::string comparison_markup(const Comparison& c) {
       "<section aria-labelledby=\"since\"><h2 id=\"since\">Since the previous run</h2>\n<p class=\"lead\">{}. Before: "
       "{}.</p>\n",
       escaped(tally(c)), escaped(run_words(c.before)));
+  for (const auto& [heading, text] : around(c))
+    out += fmt::format("<p>{}: {}.</p>\n", heading == "differ" ? "What differs" : "Mapped", escaped(text));
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;
@@ -159,7 +187,7 @@ std::string comparison_markup(const Comparison& c) {
     out += "</ul>\n";
   }
   if (!c.slower.empty()) out += "<h3>slower</h3>\n<ul class=\"since\">";
-  for (const Slower& s : c.slower) out += "<li>" + escaped(slower_words(c, s)) + "</li>";
+  for (const Slower& s : c.slower) out += "<li>" + escaped(slower_words(s)) + "</li>";
   return out + (c.slower.empty() ? "" : "</ul>\n") + "</section>\n";
 }
 

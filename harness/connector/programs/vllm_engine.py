@@ -371,8 +371,8 @@ class Rank(vllm_runner.Runner):
             files = sum(file.is_file() for file in self.files("own").rglob("*"))
             raise template.Refusal(
                 f"the connector says that it can load {one.found} tokens where {wanted} have been computed: the engine "
-                f"computes the others (this prompt has {prompt} tokens; the producer's began with the same {one.tokens}, and "
-                f"these were scheduled; the connector's folder holds {files} files)"
+                f"computes the others (this prompt has {prompt} tokens; the producer's began with the same {one.tokens}, "
+                f"which were scheduled; the connector's folder holds {files} files)"
             )
         if one.found < wanted:
             self.computed(next(iter(self.layers)), one.name)
