@@ -79,9 +79,8 @@ std::optional<Operation> op_of(const Script& script, const std::string& step) {
 std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
                                    const Arena& arena, Names& names, const Clues& clues) {
   std::vector<WrongByte> out;
-  std::size_t shown = 0;
   for (const WrongRange& range : mismatch.ranges) {
-    if (shown++ == 16) break;
+    if (out.size() == 16) break;
     const Checkpoint* check = expectation.at(o.checks[range.check]);
     const std::int64_t bytes = std::min<std::int64_t>(range.end - range.begin, 8);
     std::vector<std::uint8_t> seen(static_cast<std::size_t>(bytes)), must;
@@ -104,6 +103,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
                                    [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
     if (clue != clues.all.end())
       where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
+    if (range.end - range.begin > bytes) where += fmt::format("; wrong to {}", offset + range.end - range.begin - 1);
     out.push_back({region, offset, text::hex(must), text::hex(seen), where});
   }
   return out;

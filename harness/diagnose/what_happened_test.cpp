@@ -68,6 +68,9 @@ TEST(WhatHappened, ToAPieceOfAMove) {
       "K]}}]}\n");
   EXPECT_EQ(report.outcome, Outcome::fail);
   EXPECT_EQ(told(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
+  ASSERT_FALSE(report.first_wrong.empty());
+  const WrongByte& first = report.first_wrong[0];
+  EXPECT_TRUE(first.where.ends_with("; wrong to " + std::to_string(first.offset + 255))) << first.where << ": K of a block";
 }
 
 TEST(WhatHappened, ToNumbersByTheirScales) {

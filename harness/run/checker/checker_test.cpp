@@ -506,6 +506,22 @@ TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
   EXPECT_EQ(expected.substr(2), observed.substr(2));
 }
 
+TEST(Checker, WrongBytesAreRangesOnceEach) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& copy = plan.copies.front();
+  std::uint8_t* bytes = bench.at(false, copy.dst, copy.dst_offset);
+  for (int i : {0, 1, 2, 3, 5, 6, 7, 10, 16, 40}) bytes[i] ^= 0x5a;  // right by chance in between; and one far away
+  const Report reply = bench.compare();
+  EXPECT_EQ(reply.wrong_bytes, 10);
+  ASSERT_EQ(reply.first_wrong.size(), 2u);
+  EXPECT_EQ(reply.first_wrong[0].offset, copy.dst_offset);
+  EXPECT_TRUE(reply.first_wrong[0].where.ends_with("; wrong to " + std::to_string(copy.dst_offset + 16)));
+  EXPECT_EQ(reply.first_wrong[1].offset, copy.dst_offset + 40);
+  EXPECT_EQ(reply.first_wrong[1].where.find("wrong to"), std::string::npos) << "a single byte";
+}
+
 TEST(Checker, WrongBytesOfBothSidesAddUp) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
@@ -547,7 +563,9 @@ TEST(Checker, ALateChangeIsToldOnce) {
   ASSERT_EQ(bench.compare().outcome, Outcome::pass);
   EXPECT_EQ(bench.recheck().changed, false);
   *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
-  EXPECT_EQ(bench.recheck().changed, true);
+  const LateWrite late = bench.recheck();
+  EXPECT_EQ(late.changed, true);
+  EXPECT_TRUE(late.message.starts_with("first at ")) << late.message << ": whoever decides says what changed";
   EXPECT_EQ(bench.recheck().changed, false);
 }
 

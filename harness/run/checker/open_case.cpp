@@ -26,15 +26,15 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Up to 8 bytes from `at` on.
-std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
-  const auto from = static_cast<std::size_t>(at);
-  return from < bytes.size() ? text::hex(bytes.subspan(from, std::min<std::size_t>(8, bytes.size() - from))) : "";
+constexpr std::size_t window = 8;  ///< bytes shown of a wrong range
+
+std::string hex(std::span<const std::uint8_t> bytes, std::size_t at) {
+  return at < bytes.size() ? text::hex(bytes.subspan(at, std::min(window, bytes.size() - at))) : "";
 }
 
 Diagnosis certain(FaultClass fault_class, std::string words) { return named({{fault_class, std::move(words)}}, ""); }
 
-constexpr std::size_t shown = 8;                                // wrong places kept for display
+constexpr std::size_t shown = 8;                                // wrong ranges kept for display
 constexpr std::size_t seen_whole = 64 << 20, seen_page = 4096;  // bytes
 /// Bytes of all files: more than this is not told step by step, for each trial plays the steps.
 constexpr std::size_t told_at_most = 1 << 20;
@@ -116,16 +116,24 @@ std::vector<std::span<const std::uint8_t>> OpenCase::producer_views() const {
   return out;
 }
 
-void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected,
-                          Wrong& wrong) const {
-  if (wrong.first.size() >= shown) return;
-  WrongByte w;
-  w.region = file.region.name;
-  w.offset = offset - file.shape.base;
-  w.expected = hex(expected, offset);
-  w.observed = hex(file.bytes(), offset);
-  w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
-  wrong.first.push_back(std::move(w));
+// A range ends where a whole window is right: single bytes can be right by chance.
+std::int64_t OpenCase::note_wrong(const File& file, std::span<const std::uint8_t> expected, Wrong& wrong) const {
+  const auto observed = file.bytes();
+  const auto found = kernels::compare(observed, expected, 1);
+  std::size_t at = found.first.empty() ? observed.size() : static_cast<std::size_t>(found.first[0]);
+  while (at < observed.size() && wrong.first.size() < shown) {
+    std::size_t end = at + 1, next = end;
+    for (; next < observed.size() && next < end + window; ++next)
+      if (observed[next] != expected[next]) end = next + 1;
+    const auto offset = static_cast<std::int64_t>(at) - file.shape.base,
+               last = offset + static_cast<std::int64_t>(end - at) - 1;
+    std::string where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, offset);
+    if (last > offset) where += "; wrong to " + std::to_string(last);
+    wrong.first.push_back({file.region.name, offset, hex(expected, at), hex(observed, at), std::move(where)});
+    for (at = next; at < observed.size() && observed[at] == expected[at];) ++at;
+  }
+  wrong.bytes += found.wrong_bytes;
+  return found.wrong_bytes;
 }
 
 void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
@@ -134,10 +142,7 @@ void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
   const std::uint64_t right = kernels::digest(scratch_);
-  const auto d = kernels::compare(f.bytes(), scratch_, shown);
-  if (d.wrong_bytes == 0) found_[index] = right;
-  wrong.bytes += d.wrong_bytes;
-  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+  if (note_wrong(f, scratch_, wrong) == 0) found_[index] = right;
 }
 
 void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files,
@@ -148,10 +153,7 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   content_->write_expected(f.region, pass_, scratch_);
   const std::uint64_t right = kernels::digest(scratch_);
   if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
-  const auto d = kernels::compare(f.bytes(), scratch_, shown);
-  if (d.wrong_bytes == 0) found_[index] = right;
-  wrong.bytes += d.wrong_bytes;
-  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+  if (note_wrong(f, scratch_, wrong) == 0) found_[index] = right;
 }
 
 /// The file of the reader's output, before it ran or as it must be.
@@ -164,9 +166,7 @@ void OpenCase::compare_output(Wrong& wrong) {
   const auto& f = files_.back();
   scratch_.resize(f.bytes().size());
   write_output(f, scratch_, true);
-  const auto d = kernels::compare(f.bytes(), scratch_, shown);
-  wrong.bytes += d.wrong_bytes;
-  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+  note_wrong(f, scratch_, wrong);
 }
 
 void OpenCase::see() {
@@ -189,8 +189,8 @@ OpenCase::Wrong OpenCase::compare_seen() const {
     WrongByte w;
     w.region = file.region.name;
     w.offset = static_cast<std::int64_t>(at) - file.shape.base;
-    w.expected = hex(file.bytes(), static_cast<std::int64_t>(at));
-    w.observed = hex(then, static_cast<std::int64_t>(at));
+    w.expected = hex(file.bytes(), at);
+    w.observed = hex(then, at);
     w.where = oracle::where(case_, file.region, w.offset);
     early.first.push_back(std::move(w));
   };
@@ -386,9 +386,7 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
     } else {
       scratch_.resize(f.bytes().size());
       content_->write_initial(f.region, pass_, scratch_);
-      const auto d = kernels::compare(f.bytes(), scratch_, shown);
-      out.target.bytes += d.wrong_bytes;
-      for (auto offset : d.first) note_wrong(f, offset, scratch_, out.target);
+      note_wrong(f, scratch_, out.target);
     }
   }
   return out;

@@ -75,7 +75,7 @@ class OpenCase {
   void compare_output(Wrong& wrong);
   /// Compares what was seen when completion was reported with the current bytes: a difference had not arrived.
   Wrong compare_seen() const;
-  void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
+  std::int64_t note_wrong(const File& file, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
   std::unique_ptr<Traced> trace(bool source_changed) const;
