@@ -52,6 +52,7 @@
       terms([
         ['Expected', d && d.expected],
         ['Ended', run.ending.of(i) + ', ' + run.verdict.of(i)],
+        ['Class', run.class.of(i) && el('a', {href: '#class-' + run.class.of(i)}, run.class.of(i))],
         ['Message', d && d.message],
         [
           d && d.exact === false ? 'Diagnosis (a guess)' : 'Diagnosis',

@@ -220,21 +220,15 @@
       holder.replaceChildren(el('p', {class: 'quiet'}, 'The cases of this run carry no axis values.'));
       return () => {};
     }
-    const many = names =>
-        names.filter(name => all.has(name) && all.get(name).count > 1).sort((a, b) => all.get(b).count - all.get(a).count);
-    const rowsBy = many(['producer', 'consumer'])[0] || many([...all.keys()])[0] || [...all.keys()][0];
-    // Columns: of the axes that people ask for first, the one that fills most of the table.
-    const filled = name => {
-      const cells = new Set();
-      for (let i = 0; i < run.n; ++i)
-        if (all.get(rowsBy).of(i) && all.get(name).of(i)) cells.add(all.get(rowsBy).of(i) + '\n' + all.get(name).of(i));
-      return cells.size;
-    };
-    const wide = many([
-                   'arch', 'dtype', 'engine', 'consumer', 'geometry'
-                 ]).filter(name => name !== rowsBy && all.get(name).count <= 40);
-    const columnsBy =
-        wide.sort((a, b) => filled(b) - filled(a))[0] || [...all.keys()].find(name => name !== rowsBy) || rowsBy;
+    // The same axes first for every run of one kind: engines, else connectors, else the pairs of sides.
+    const several = name => all.has(name) && all.get(name).count > 1;
+    const wanted = [
+      ...(several('engine')        ? ['engine', 'dtype'] :
+              several('connector') ? ['connector', 'dtype'] :
+                                     []),
+      'producer', 'consumer', ...all.keys()
+    ].filter(name => all.has(name));
+    const rowsBy = wanted[0], columnsBy = wanted.find(name => name !== rowsBy) || rowsBy;
     const usual = {rows: rowsBy, columns: columnsBy, tables: ''};
     const chosen =
         Object.fromEntries(Object.entries(usual).map(([key, name]) => [key, all.has(asked[key]) ? asked[key] : name]));

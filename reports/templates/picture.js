@@ -288,7 +288,7 @@
           right ? null : svg('path', {d: `M${x + w / 2 - 4} ${y + 2 * h + 2} l8 8 m0 -8 l-8 8`, class: 'cross'}));
     });
     const rows = Math.ceil(moves.length / columns);
-    const label = 'Runs of the destination in order, ' + axis + ' that should be there and that is: ' +
+    const label = 'Byte ranges of the destination in order, ' + axis + ' that should be there and that is: ' +
         moves.slice(0, 32)
             .map(m => cellText(m.should) + (samePlace(m.should, m.did) ? ' right' : ' but ' + cellText(m.did)))
             .join(', ') +
@@ -313,9 +313,10 @@
     const holder = el('div', {class: 'drawing'});
     const draw = chosen => holder.replaceChildren(moveMap(moves, chosen));
     draw(axis);
-    const facts = wrong.length === 0 ? 'All ' + kvcts.plural(moves.length, 'run') + ' shown came from the right place.' :
-                                       thousands(wrong.length) + ' of ' + kvcts.plural(moves.length, 'run') +
-            ' shown came from elsewhere' + (axes.length ? '; they differ in ' + axes.join(', ') : '') + '.';
+    const facts = wrong.length === 0 ?
+        'All ' + kvcts.plural(moves.length, 'byte range') + ' shown came from the right place.' :
+        thousands(wrong.length) + ' of ' + kvcts.plural(moves.length, 'byte range') + ' shown came from elsewhere' +
+            (axes.length ? '; they differ in ' + axes.join(', ') : '') + '.';
     const source = picture.moves_from === 'plan' ?
         ' By the copies of the plan: where bytes were taken from, by the producer’s declared layout.' :
         ' Decoded from the bytes that arrived.';
@@ -328,10 +329,10 @@
         chooser('Number and colour:', moveAxes.map(a => [a, a]), axis, draw), holder,
         wrong.length ?
             kvcts.later(
-                'the first wrong runs in words',
+                'the first wrong byte ranges in words',
                 () => el(
                     'div', {class: 'wide'},
-                    el('table', {}, el('caption', {}, 'Ranges that came from elsewhere'),
+                    el('table', {}, el('caption', {}, 'Byte ranges that came from elsewhere'),
                        el('thead', {},
                           el('tr', {}, ['Destination', 'Bytes', 'Should be', 'Is'].map(h => el('th', {scope: 'col'}, h)))),
                        el('tbody', {},
@@ -373,7 +374,7 @@
         'div', {class: 'picture'}, movesFigure(picture), el('h4', {}, 'Bytes of one block, in the order of memory'),
         el('p', {class: 'quiet'},
            at ? 'Producer block ' + at.from + ', consumer block ' + at.to +
-                   ': each cell is a run of neighbouring bytes, 128 runs from the block’s first byte.' +
+                   ': each cell is a range of neighbouring bytes, 128 of them from the block’s first byte.' +
                    (offsets.length ? ' A frame marks where the first wrong bytes are.' : '') :
                 ''),
         chooser('Number and colour:', letters.slice(1).map(axis => [axis, axisWords[axis]]), telling, redraw),

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/report/case_data.hpp"
 #include "cli/report/map_drawing.hpp"
@@ -78,7 +79,13 @@ std::string facts(const nlohmann::json& value, const std::string& key = "", int 
                              : fmt::format("<details><summary>{}</summary>{}</details>",
                                            plural(static_cast<std::int64_t>(value.size()), "entry"), line);
   }
-  std::string out = value.is_object() ? "<dl>" : "<ul>";
+  std::string out;
+  if (key == "packages") {  // many short lines: one beside the other, names as they are
+    for (const auto& [name, item] : value.items())
+      out += fmt::format("<li>{} <span class=\"version\">{}</span></li>", escaped(name), scalar(item, name));
+    return "<ul class=\"items\">" + out + "</ul>";
+  }
+  out = value.is_object() ? "<dl>" : "<ul>";
   for (const auto& [name, item] : value.items()) {
     std::string label = name;
     if (label.ends_with("_bytes") && item.is_number()) label.resize(label.size() - 6);
@@ -129,11 +136,16 @@ std::string id_list(const Cause& cause, std::string_view key) {
 
 std::string cause_card(const Cause& cause, const Repro& repro, std::string_view key, std::size_t number) {
   const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
+  std::string title = escaped(cause.title);
+  if (const std::string_view word = first ? name(first->diagnosis.fault_class) : ""; !word.empty()) {
+    if (const auto at = title.find(word); at != std::string::npos)
+      title.replace(at, word.size(), fmt::format("<a href=\"#class-{0}\">{0}</a>", word));
+  }
   std::string out = fmt::format(
       "<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> "
       "{2} "
       "<span class=\"count\">{3}</span></h3>",
-      key, number, escaped(cause.title), plural(cause.count, "case"));
+      key, number, title, plural(cause.count, "case"));
   const std::string& message = first ? first->message : cause.message;
   if (!message.empty()) out += fmt::format("<p class=\"message\">{}</p>", escaped(cut(message, 1000)));
   if (first && !first->diagnosis.text.empty() && message.find(first->diagnosis.text) == std::string::npos)
@@ -192,6 +204,7 @@ class HtmlReport : public Sink {
     std::string cause;
     if (const auto number = view_.cause_of(row); number > 0) cause = fmt::format("{}-{}", anchor_of(section), number);
     ++sections_[static_cast<std::size_t>(section)];
+    if (row.result.diagnosis.fault_class != FaultClass::none) classes_.insert(row.result.diagnosis.fault_class);
     ++cross_[static_cast<std::size_t>(row.result.outcome)][static_cast<std::size_t>(section)];
     data_.add(row, section, cause);
   }
@@ -210,6 +223,7 @@ class HtmlReport : public Sink {
     contents +=
         "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
     for (const auto& words : rest) part(words, words.section == Section::waived);
+    if (!classes_.empty()) contents += "<li><a href=\"#classes\">Fault classes</a></li>";
     contents +=
         "<li class=\"scripted\"><a href=\"#coverage\">Coverage</a></li><li><a href=\"#machine\">Run and machine</a></li>";
     // The waived are cards too, but belong behind the matrix.
@@ -230,7 +244,7 @@ class HtmlReport : public Sink {
     const bool good = view_.exit_status == 0 && !view_.incomplete, bad = view_.exit_status == 1 || view_.exit_status == 3;
     out_ << fill(
         page_template(),
-        {{"headline", view_.headline},
+        {{"title", short_verdict()},
          {"verdict", view_.headline.substr(0, view_.headline.find("; "))},
          {"remarks", view_.headline.substr(std::min(view_.headline.find("; "), view_.headline.size()))},
          {"suite", view_.info.suite},
@@ -248,10 +262,10 @@ class HtmlReport : public Sink {
          {"busy", duration(view_.busy_ms * 1'000'000)},
          {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
          {"version", view_.info.version},
-         {"seed", view_.info.seed == 0 ? "of each case" : fmt::to_string(view_.info.seed)},
+         {"seed", view_.info.seed == 0 ? "each case's own seed" : fmt::format("seed {}", view_.info.seed)},
          {"contents", contents},
          {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
-         {"others", waived + others},
+         {"others", waived + others + classes_markup()},
          {"counts", counts_markup()},
          {"table_note",
           left_out == 0
@@ -351,6 +365,23 @@ class HtmlReport : public Sink {
     return out + "</tbody></table></div></div>\n";
   }
 
+  /// What `kvcts explain CLASS` says of every class on this page.
+  std::string classes_markup() const {
+    if (classes_.empty()) return "";
+    std::string out = "<section aria-labelledby=\"classes\"><h2 id=\"classes\">Fault classes</h2>\n<dl>";
+    for (const FaultClass one : classes_)
+      out += fmt::format("<dt id=\"class-{0}\">{0}</dt><dd>{1} {2}</dd>", name(one), escaped(meaning(one)),
+                         escaped(advice(one)));
+    return out + "</dl></section>\n";
+  }
+
+  /// For the tab of a browser: what happened, shorter than the headline.
+  std::string short_verdict() const {
+    if (view_.exit_status == 1)
+      return fmt::format("{} of {} failed", thousands(store::failures(view_.counts)), thousands(view_.counts.planned));
+    return view_.exit_status == 0 && !view_.incomplete ? "all passed" : view_.headline.substr(0, view_.headline.find("; "));
+  }
+
   std::string run_markup() const {
     std::string out = "<div class=\"columns\"><div><h3>Run</h3><dl>";
     out += pair("Selection", view_.info.selection.empty() ? "everything in the suite" : code(view_.info.selection));
@@ -385,6 +416,7 @@ class HtmlReport : public Sink {
   const Comparison* since_;
   CaseData data_;
   std::array<std::int64_t, section_count> sections_{};
+  std::set<FaultClass> classes_;
   std::array<std::array<std::int64_t, section_count>, outcome_count> cross_{};
   std::size_t room_{markup_limit};
 };

@@ -80,6 +80,8 @@ std::string map_svg(const json& picture) {
       differing += fmt::format("{}{}", differing.empty() ? "" : ", ", axis_names[static_cast<std::size_t>(order[i])]);
   }
   const bool planned = picture.value("moves_from", "") == "plan";
+  const std::size_t all = moves.size();
+  const auto others = std::count_if(moves.begin(), moves.end(), wrong);
   for (;;) {
     const double cell = static_cast<double>(width) / static_cast<double>(moves.size());
     std::string body;
@@ -103,10 +105,10 @@ std::string map_svg(const json& picture) {
     body += fmt::format("<text class=\"note\" x=\"{}\" y=\"10\">{}: bytes {} to {}</text>", left, escaped(region),
                         thousands(first["offset"].get<std::int64_t>()),
                         thousands(last["offset"].get<std::int64_t>() + last["bytes"].get<std::int64_t>()));
-    const std::string said =
-        fmt::format("{} of {} of {} came from another place{}{}", std::count_if(moves.begin(), moves.end(), wrong),
-                    plural(static_cast<std::int64_t>(moves.size()), "range"), region,
-                    differing.empty() ? "" : "; they differ in " + differing, planned ? ", by the plan" : "");
+    const std::string said = fmt::format(
+        "{} of {} of {} came from another place{}{}{}", others, plural(static_cast<std::int64_t>(all), "byte range"), region,
+        differing.empty() ? "" : "; they differ in " + differing, planned ? ", by the plan" : "",
+        moves.size() < all ? fmt::format("; the first {} are drawn", moves.size()) : "");
     const std::string out = fmt::format(
         "<figure class=\"map\"><svg viewBox=\"0 0 {} {:.4g}\" role=\"img\" class=\"map\" "
         "aria-label=\"{}\">{}</svg><figcaption>{}. Above: what belongs there. "

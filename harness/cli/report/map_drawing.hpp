@@ -11,7 +11,7 @@ inline constexpr std::size_t map_svg_limit = 20 * 1024;
 
 /// Inline SVG of the `moves` of a picture ($defs/picture): a column for each run of destination bytes in the order of
 /// memory, and for block, head, kv and generation (and whatever else differs) two strips of colours: what belongs there
-/// above, what is there below; a red mark under each run that came from another place. "" when the picture has no moves.
+/// above, what is there below; a red mark under each range that came from another place. "" when the picture has no moves.
 std::string map_svg(const nlohmann::json& picture);
 
 }  // namespace kvcts::report

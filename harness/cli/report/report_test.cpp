@@ -161,6 +161,32 @@ TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
   EXPECT_TRUE(has(page, "ran on the CPU instead of that architecture"));
   EXPECT_TRUE(has(page, "guard below"));
   EXPECT_TRUE(has(page, "a CPU of 4 cores"));
+  EXPECT_TRUE(has(page, "<title>The suite itself failed in 1 of 17 cases - sample - KV-CTS</title>"));
+  EXPECT_TRUE(has(page, "FAIL <a href=\"#class-axis-permuted\">axis-permuted</a> at compare"));
+  EXPECT_TRUE(has(page, "<dt id=\"class-axis-permuted\">axis-permuted</dt><dd>" +
+                            escaped(std::string(meaning(FaultClass::axis_permuted)) + " " +
+                                    std::string(advice(FaultClass::axis_permuted)))));
+}
+
+TEST(Page, TheTabHasTheVerdictAndTheHeaderNoSeedThatWasNotGiven) {
+  for (const bool bad : {false, true}) {
+    sample::TemporaryDirectory dir;
+    auto info = sample::info();
+    if (!bad) info.seed = 0;
+    auto store = RunStore::create(dir.path(), info, {});
+    const auto plan = sample::plan(312);
+    store.plan(plan);
+    for (std::size_t n = 0; n < plan.size(); ++n) {
+      auto r = sample::passed(plan[n]);
+      if (bad && n < 3) r.outcome = Outcome::fail, r.verdict = Verdict::unexpected;
+      store.record(r);
+    }
+    store.finish(Ending::complete);
+    const auto reader = store::RunReader::open(dir.path());
+    const std::string page = contents(write_reports(reader, load(reader), dir.path()).html);
+    EXPECT_TRUE(has(page, bad ? "<title>3 of 312 failed - sample - KV-CTS" : "<title>all passed - sample - KV-CTS"));
+    EXPECT_TRUE(has(page, bad ? "\nseed 18446744073709551600.</p>" : "\neach case&#39;s own seed.</p>"));
+  }
 }
 
 TEST_F(EveryKind, JsonIsValidByItsSchema) {

@@ -71,7 +71,7 @@ def check(page: str, results: list) -> None:
         moves = result["picture"]["moves"]
         assert result["picture"]["moves_from"] == "bytes", result["id"]
         wrong = sum(m["should"] != m["did"] for m in moves)
-        assert wrong > 0 and svg.get("aria-label").startswith(f"{wrong} of {len(moves)} range"), (
+        assert wrong > 0 and svg.get("aria-label").startswith(f"{wrong} of {len(moves)} byte range"), (
             result["id"],
             svg.get("aria-label"),
         )

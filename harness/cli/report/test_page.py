@@ -98,7 +98,40 @@ class PageTest(unittest.TestCase):
             sum(e["executions"] for e in results["counts"]["evidence"].values()),
         )
 
+    def test_packages_are_compact_and_no_version_breaks(self):
+        for width in (1400, 390):
+            page = self.browser.open(self.file, width=width)
+            lines, height, wide = page.evaluate("""(() => { const all = [...document.querySelectorAll('.items .version')];
+              return [all.map(v => v.getClientRects().length), document.querySelector('.items').offsetHeight,
+                document.documentElement.scrollWidth]; })()""")
+            self.assertEqual(lines, [1] * 41)
+            self.assertLess(height, 700 if width == 1400 else 1000)
+            self.assertLessEqual(wide, width)
+            page.close()
+
+    def test_every_class_links_to_its_explanation(self):
+        links = self.value("[...document.querySelectorAll('.cause h3 a')].map(a => a.getAttribute('href'))")
+        self.assertIn("#class-axis-permuted", links)
+        self.assertEqual(self.value("[...new Set(kvcts.run.class.words)].filter(c => c && !document.getElementById("
+                                    "'class-' + c))"), [])  # fmt: skip
+        said = json.loads(subprocess.run([str(KVCTS), "explain", "axis-permuted", "--json"], capture_output=True,
+                                         text=True, timeout=60).stdout)[0]  # fmt: skip
+        self.assertEqual(self.value("document.querySelector('#class-axis-permuted + dd').innerText"),
+                         said["meaning"] + " " + said["advice"])  # fmt: skip
+
     # ---- the filter ----
+
+    def test_fields_of_the_filter_have_room_for_their_words(self):
+        for width in (1400, 390):
+            page = self.browser.open(self.file, width=width)
+            placeholder, room, choice = page.evaluate("""(() => { const input = document.getElementById('by-text'),
+              pen = document.createElement('canvas').getContext('2d'), style = getComputedStyle(input);
+              pen.font = style.font;
+              return [pen.measureText(input.placeholder).width, input.clientWidth - parseFloat(style.paddingLeft) -
+                parseFloat(style.paddingRight), document.getElementById('by-class').offsetWidth]; })()""")
+            self.assertLess(placeholder + 20, room)  # 20: the cross that empties the field
+            self.assertGreater(choice, 150)
+            page.close()
 
     def test_expressions_mean_what_the_command_line_means(self):
         lines = [line for line in (HERE / "expressions.txt").read_text().splitlines() if line]
@@ -311,6 +344,11 @@ class PageTest(unittest.TestCase):
 
     # ---- matrix and coverage ----
 
+    def test_matrix_begins_with_engines(self):
+        page = self.browser.open(self.file)
+        self.assertIn("engine by dtype", page.evaluate("document.querySelector('.matrix caption').textContent"))
+        page.close()
+
     def choose(self, *names: str) -> None:
         """Rows, columns, tables."""
         self.value(
@@ -319,6 +357,7 @@ class PageTest(unittest.TestCase):
         )
 
     def test_matrix_cells_say_all_in_words_and_narrow(self):
+        self.choose("producer", "dtype", "")
         labels = self.value("[...document.querySelectorAll('.matrix td button')].map(x => x.getAttribute('aria-label'))")
         self.assertGreater(len(labels), 50)
         for label in labels:
@@ -406,6 +445,9 @@ class PageTest(unittest.TestCase):
             "lane0/worker1",
         ):
             self.assertIn(part, text)
+        counted = self.value("document.querySelector('#failed-1 > figure.map svg').getAttribute('aria-label')")
+        self.assertIn(re.match(r"\d+ of \d+ byte ranges", counted)[0] + " shown came from elsewhere", text)
+        self.assertTrue(self.value("!!document.querySelector('#failed-1 .case a[href=\"#class-axis-permuted\"]')"))
         figures = self.value(
             "[...document.querySelectorAll('#failed-1 .case svg[role=img]')].map(s => s.getAttribute('aria-label'))"
         )
@@ -436,7 +478,7 @@ class PageTest(unittest.TestCase):
         self.assertGreater(shape["off"], 1)
         self.assertTrue(shape["inside"])
         self.assertGreater(shape["colours"], 2)
-        self.assertRegex(shape["label"], r"^[1-9]\d* of \d+ runs of .* came from another place; they differ in ")
+        self.assertRegex(shape["label"], r"^[1-9]\d* of \d+ byte ranges of .* came from another place; they differ in ")
 
     def test_drawings_follow_the_map(self):
         """Place to byte and back, for every plane of every picture on the page."""
@@ -554,6 +596,9 @@ class PageTest(unittest.TestCase):
         page.evaluate(
             "new Promise(done => setTimeout(() => { document.querySelector('#failed-1 .case-block').open = true; "
             "setTimeout(done, 100); }, 100))"
+        )
+        page.evaluate(
+            "document.querySelectorAll('.cases td:nth-child(4)').forEach(td => td.textContent = 'executed on this CPU')"
         )
         self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390)
         self.assertEqual(page.problems, [])

@@ -206,7 +206,8 @@ int write(const std::string& directory, std::size_t most) {
   info.suite = "sample (made up)";
   info.machine["gpus"] = {
       {{"name", "a GPU that is not here"}, {"arch", "sm_90"}, {"memory_bytes", 85899345920}, {"driver", "575.00"}}};
-  info.machine["packages"] = {{"numpy", "2.2.0"}, {"vllm", "0.33.0"}};
+  for (int n = 0; n < 40; ++n) info.machine["packages"][fmt::format("package_{}", n)] = fmt::format("{}.1.0.post1", n);
+  info.machine["packages"]["engines/mooncake-0.3.12.post1/mooncake_transfer_engine_non_cuda"] = "0.3.12.post1";
   auto store = store::RunStore::create(directory, info, {"kvcts", "run", "--suite", "sample"});
   store.plan(plan);
   for (const auto& result : results) store.record(result);
