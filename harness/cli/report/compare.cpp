@@ -29,7 +29,7 @@ struct Case {
   Section section{};
   bool flaky{false}, optional{false};
   Standing standing;
-  std::int64_t own_ns{0};   ///< 0: did not pass, or shares another case's execution
+  Times times;              ///< none: did not pass, or shares another case's execution
   std::vector<int> values;  ///< of its axes, see Pace
 };
 
@@ -40,7 +40,7 @@ bool has_not_run(Section section) {
 
 Case case_of(const store::Row& row, Pace& pace) {
   const CaseResult& r = row.result;
-  Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, false, {}, 0, {}};
+  Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, false, {}, {}, {}};
   out.standing = {row.decided ? ending_words(r) : "absent",
                   std::string(name(r.verdict)),
                   has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
@@ -50,8 +50,12 @@ Case case_of(const store::Row& row, Pace& pace) {
   if (const auto lack = r.facts.find("lack"); lack != r.facts.end() && lack->is_object())
     out.optional = lack->value("optional", false);
   out.optional |= out.section == Section::unsupported;
-  if (out.section == Section::fine && r.outcome == Outcome::pass && row.executions > 0) out.own_ns = r.wall_ns;
-  if (const auto axes = r.facts.find("axes"); out.own_ns > 0 && axes != r.facts.end()) out.values = pace.values(*axes);
+  if (out.section == Section::fine && r.outcome == Outcome::pass && row.executions > 0) {
+    out.times.ns = r.wall_ns;
+    for (const PhaseTime& time : r.phases)
+      if (time.phase == Phase::generate || time.phase == Phase::compare) out.times.own_ns += time.ns;
+  }
+  if (const auto axes = r.facts.find("axes"); out.times.ns > 0 && axes != r.facts.end()) out.values = pace.values(*axes);
   return out;
 }
 
@@ -188,15 +192,6 @@ class Pairs {
   std::unordered_set<const Case*> mapped_;
 };
 
-/// Names of packages without their folders' versions: engines/nixl-1.5.1/nixl_cu12 is nixl_cu12.
-std::map<std::string, std::set<std::string>> packages_of(const store::RunInfo& info) {
-  std::map<std::string, std::set<std::string>> out;
-  const json packages = info.machine.value("packages", json::object());
-  for (const auto& [path, version] : packages.items())
-    if (version.is_string()) out[path.substr(path.rfind('/') + 1)].insert(version.get<std::string>());
-  return out;
-}
-
 json as_json(const std::optional<Standing>& s) {
   if (!s) return nullptr;
   return {{"ending", s->ending},
@@ -235,27 +230,8 @@ Mapping mapping_from_text(std::string_view text) {
   return out;
 }
 
-std::vector<Difference> differences(const store::RunInfo& before, const store::RunInfo& after) {
-  std::vector<Difference> out;
-  const auto differ = [&](const std::string& what, const std::string& x, const std::string& y) {
-    if (x != y) out.push_back({what, x, y});
-  };
-  differ("suite", before.suite, after.suite);
-  differ("kvcts", before.version, after.version);
-  for (const char* what : {"host", "commit", "cases", "golden"}) {
-    const std::string x = before.provenance.value(what, ""), y = after.provenance.value(what, "");
-    differ(what, x.substr(0, 12), y.substr(0, 12));
-  }
-  for (const char* what : {"model", "kernel"}) differ(what, before.machine.value(what, ""), after.machine.value(what, ""));
-  auto old = packages_of(before), now = packages_of(after);
-  for (const auto& [package, versions] : now) old.try_emplace(package);
-  for (const auto& [package, versions] : old)
-    differ(package, fmt::format("{}", fmt::join(versions, ", ")), fmt::format("{}", fmt::join(now[package], ", ")));
-  return out;
-}
-
 Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped) {
-  Comparison out{before.info(), after.info(), {}, {}, std::move(mapped), {}, 0, 0, 0, 0, 1};
+  Comparison out{before.info(), after.info(), {}, {}, std::move(mapped), {}, 0, 0, 0, 0, 1, 1};
   Pace pace;
   const Cases was_cases = cases_of(before, pace), now_cases = cases_of(after, pace);
   const std::vector<Case>&old = was_cases.all, &now = now_cases.all;
@@ -265,8 +241,8 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
     const Case* was = pairs.take(c);
     const bool mapped_case = was && pairs.mapped(was);
     in_both += was != nullptr;
-    if (was && was->own_ns > 0 && c.own_ns > 0 && (mapped_case || was->digest == c.digest))
-      pace.add(was->own_ns, c.own_ns, c.values);
+    if (was && was->times.ns > 0 && c.times.ns > 0 && (mapped_case || was->digest == c.digest))
+      pace.add(was->times, c.times, c.values);
     const auto change = change_of(was, c, mapped_case);
     if (change == Change::added && out.before.left_out > 0) {
       ++out.only_one;
@@ -294,8 +270,8 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
   std::stable_sort(out.changes.begin(), out.changes.end(),
                    [](const Changed& x, const Changed& y) { return x.change < y.change; });
   out.slower = pace.slower();
-  out.pace = pace.of_all();
-  out.differs = differences(out.before, out.after);
+  out.pace = pace.of_all(), out.pace_of_suite = pace.of_suite();
+  out.differs = store::differences(out.before, out.after);
   for (const auto& [subject, version] : now_cases.versions) {
     const auto was = was_cases.versions.find(subject);
     if (was != was_cases.versions.end() && was->second != version) out.differs.push_back({subject, was->second, version});
@@ -313,6 +289,7 @@ json to_json(const Comparison& c) {
            {"only_one", c.only_one},
            {"lost", c.lost},
            {"pace", c.pace},
+           {"pace_of_suite", c.pace_of_suite},
            {"counts", json::object()},
            {"mapped", json::array()},
            {"differences", json::array()},
@@ -332,7 +309,7 @@ json to_json(const Comparison& c) {
   for (const Mapping& m : c.mapped)
     out["mapped"].push_back(
         {{"axis", m.axis}, {"before", m.before}, {"after", m.after}, {"cases", m.cases}, {"found", m.found}});
-  for (const Difference& d : c.differs)
+  for (const store::Difference& d : c.differs)
     out["differences"].push_back({{"name", d.name}, {"before", d.before}, {"after", d.after}});
   return out;
 }

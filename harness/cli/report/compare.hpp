@@ -55,23 +55,18 @@ struct Mapping {
 /// "engine=nixl-1.2-cma:nixl-cma". Throws catalogue::Error when it is not of this form, or there is no such axis.
 Mapping mapping_from_text(std::string_view text);
 
-/// What the runs do not have in common beside their cases: a package's version, the suite, kvcts itself.
-struct Difference {
-  std::string name, before, after;  ///< "" = it has none
-};
-std::vector<Difference> differences(const store::RunInfo& before, const store::RunInfo& after);
-
 struct Comparison {
   store::RunInfo before, after;
   std::vector<Changed> changes;  ///< by kind, then in the order of the later plan
   std::vector<Slower> slower;
   std::vector<Mapping> mapped;
-  std::vector<Difference> differs;
-  std::int64_t alike{0};          ///< cases that end as before
-  std::int64_t still_failing{0};  ///< of them
-  std::int64_t only_one{0};       ///< cases of one run only, because --budget left them out of the other: no change
-  std::int64_t lost{0};           ///< newly skipped or not run, which no suite lists as optional
-  double pace{1};                 ///< median ratio of times of all cases that passed in both
+  std::vector<store::Difference> differs;  ///< of the runs, and of the engines and connectors that ran
+  std::int64_t alike{0};                   ///< cases that end as before
+  std::int64_t still_failing{0};           ///< of them
+  std::int64_t only_one{0};                ///< cases of one run only, because --budget left them out of the other: no change
+  std::int64_t lost{0};                    ///< newly skipped or not run, which no suite lists as optional
+  double pace{1};                          ///< median ratio of times of all cases that passed in both
+  double pace_of_suite{1};                 ///< of the suite's own work in them, which tells how busy the machine was
   std::int64_t of(Change change) const;
 };
 

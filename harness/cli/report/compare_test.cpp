@@ -206,7 +206,7 @@ TEST(Compare, ARunThatIsSlowerAsAWholeIsSaid) {
   std::mt19937 random(5);
   std::vector<Made> before = night(random), after = before;
   jitter(before, random);
-  jitter(after, random, 1.8);
+  jitter(after, random, 2.5);
   store::sample::TemporaryDirectory folder;
   const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
   ASSERT_EQ(found.slower.size(), 1u);

@@ -10,6 +10,7 @@ namespace kvcts::report {
 namespace {
 
 constexpr std::size_t ids_shown = 3, causes_shown = 15, linked_shown = 20, differences_shown = 8;
+constexpr double busy = 1.5;  // from here on, a run's pace is worth a line
 
 std::string run_words(const store::RunInfo& info) {
   const std::string commit = info.provenance.value("commit", "");
@@ -74,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
   std::vector<std::pair<std::string, std::string>> out;
   std::string line;
   for (std::size_t i = 0; i < c.differs.size() && i < differences_shown; ++i) {
-    const Difference& d = c.differs[i];
+    const store::Difference& d = c.differs[i];
     const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
     line += fmt::format("{}{} {} -> {}", line.empty() ? "" : ", ", d.name, words(d.before), words(d.after));
   }
@@ -83,6 +84,9 @@ std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
   for (const Mapping& m : c.mapped)
     out.emplace_back("mapped", fmt::format("{} {} -> {}: {}{}", m.axis, m.before, m.after, plural(m.cases, "case"),
                                            m.found ? "; --map says otherwise" : ""));
+  if (c.pace >= busy || c.pace <= 1 / busy)
+    out.emplace_back("pace", fmt::format("{:.2f} x the time of all cases; of the suite's own work in them {:.2f} x", c.pace,
+                                         c.pace_of_suite));
   return out;
 }
 
@@ -157,7 +161,11 @@ std::string comparison_markup(const Comparison& c) {
       "{}.</p>\n",
       escaped(tally(c)), escaped(run_words(c.before)));
   for (const auto& [heading, text] : around(c))
-    out += fmt::format("<p>{}: {}.</p>\n", heading == "differ" ? "What differs" : "Mapped", escaped(text));
+    out += fmt::format("<p>{}: {}.</p>\n",
+                       heading == "differ"   ? "What differs"
+                       : heading == "mapped" ? "Mapped"
+                                             : "Pace",
+                       escaped(text));
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;

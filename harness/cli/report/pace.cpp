@@ -9,16 +9,11 @@ namespace kvcts::report {
 namespace {
 
 constexpr std::size_t least_cases = 10, most_groups = 20;
-constexpr double least_ratio = 1.2, least_ratio_of_all = 1.5, least_errors = 6;
+constexpr double least_ratio = 1.2, least_ratio_of_all = 2, least_errors = 6;
+// A busy machine slows many cases of any group, and of the others as well: of what became slower, nearly all did.
+constexpr double least_share = 0.85, most_of_others = 0.25;
 /// Where groups explain about as much, these axes are named first.
 constexpr std::array<const char*, 5> telling{"engine", "connector", "op", "dtype", "producer"};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 /// Spread of the values about their median, as a standard deviation where they are normal.
 double spread(const std::vector<double>& values, double about) {
@@ -66,8 +61,13 @@ class Left {
     }
     f.others = median(out);
     if (!beyond(f.middle - f.others, std::max(spread_in, spread(out, f.others)), in.size())) return std::nullopt;
+    const auto share = [&, half = (f.others + f.middle) / 2](const std::vector<double>& of) {
+      return static_cast<double>(std::count_if(of.begin(), of.end(), [&](double v) { return v > half; })) /
+             static_cast<double>(of.size());
+    };
+    if (share(in) < least_share || share(out) > most_of_others) return std::nullopt;
+    f.slow = std::lround(share(in) * static_cast<double>(in.size()));
     f.gain = of_all_ - distance(in, f.middle) - distance(out, f.others);
-    for (const double value : in) f.slow += value > (f.others + f.middle) / 2;
     return f;
   }
 
@@ -92,12 +92,18 @@ class Left {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
 std::vector<int> Pace::values(const nlohmann::json& axes) {
   std::vector<int> out;
   const auto take = [&](const std::string& axis, const nlohmann::json& value) {
-    const std::string word = axis + " " + (value.is_string() ? value.get<std::string>() : value.dump());
-    const auto [at, fresh] = number_.try_emplace(word, static_cast<int>(words_.size()));
-    if (fresh) words_.push_back(word);
+    const auto [at, fresh] = number_.try_emplace(axis + " " + value.dump(), static_cast<int>(axis_and_value_.size()));
+    if (fresh) axis_and_value_.emplace_back(axis, value);
     out.push_back(at->second);
   };
   for (const char* axis : telling)
@@ -107,9 +113,14 @@ std::vector<int> Pace::values(const nlohmann::json& axes) {
   return out;
 }
 
-void Pace::add(std::int64_t before_ns, std::int64_t after_ns, std::vector<int> values) {
-  ratios_.push_back(std::log(static_cast<double>(after_ns) / static_cast<double>(before_ns)));
+void Pace::add(const Times& before, const Times& after, std::vector<int> values) {
+  own_before_ += before.own_ns, own_after_ += after.own_ns;
+  ratios_.push_back(std::log(static_cast<double>(after.ns) / static_cast<double>(before.ns)));
   values_.push_back(std::move(values));
+}
+
+double Pace::of_suite() const {
+  return own_before_ > 0 ? static_cast<double>(own_after_) / static_cast<double>(own_before_) : 1;
 }
 
 double Pace::of_all() const { return ratios_.empty() ? 1 : std::exp(median(ratios_)); }
@@ -149,13 +160,16 @@ std::vector<Slower> Pace::slower() const {
     }
     if (!best) break;
     left.take(best->cases, found.middle - found.others);
-    Slower slower{"", std::ssize(best->cases), found.slow, std::exp(found.middle), std::exp(found.others)};
-    for (const int value : best->values)
-      slower.group += (slower.group.empty() ? "" : ", ") + words_[static_cast<std::size_t>(value)];
+    Slower slower{"", {}, std::ssize(best->cases), found.slow, std::exp(found.middle), std::exp(found.others)};
+    for (const int number : best->values) {
+      const auto& [axis, value] = slower.values.emplace_back(axis_and_value_[static_cast<std::size_t>(number)]);
+      slower.group +=
+          (slower.group.empty() ? "" : ", ") + axis + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
     out.push_back(std::move(slower));
   }
-  if (const double rest = std::exp(left.median_of_all()); rest >= least_ratio_of_all)
-    out.push_back({"all cases", std::ssize(ratios_), std::ssize(ratios_), rest, rest});
+  if (const double rest = std::exp(left.median_of_all()); rest >= least_ratio_of_all * std::max(1.0, of_suite()))
+    out.push_back({"all cases", {}, std::ssize(ratios_), std::ssize(ratios_), rest, rest});
   return out;
 }
 

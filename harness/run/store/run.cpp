@@ -2,13 +2,47 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <ctime>
+#include <map>
+#include <set>
 
 #include "run/store/error.hpp"
 
 namespace kvcts::store {
+namespace {
+
+/// Names of packages without their folders' versions: engines/nixl-1.5.1/nixl_cu12 is nixl_cu12.
+std::map<std::string, std::set<std::string>> packages_of(const RunInfo& info) {
+  std::map<std::string, std::set<std::string>> out;
+  const nlohmann::json packages = info.machine.value("packages", nlohmann::json::object());
+  for (const auto& [path, version] : packages.items())
+    if (version.is_string()) out[path.substr(path.rfind('/') + 1)].insert(version.get<std::string>());
+  return out;
+}
+
+}  // namespace
+
+std::vector<Difference> differences(const RunInfo& before, const RunInfo& after) {
+  std::vector<Difference> out;
+  const auto differ = [&](const std::string& what, const std::string& x, const std::string& y) {
+    if (x != y) out.push_back({what, x, y});
+  };
+  differ("suite", before.suite, after.suite);
+  differ("kvcts", before.version, after.version);
+  for (const char* what : {"host", "commit", "cases", "golden"}) {
+    const std::string x = before.provenance.value(what, ""), y = after.provenance.value(what, "");
+    differ(what, x.substr(0, 12), y.substr(0, 12));
+  }
+  for (const char* what : {"model", "kernel"}) differ(what, before.machine.value(what, ""), after.machine.value(what, ""));
+  auto old = packages_of(before), now = packages_of(after);
+  for (const auto& [package, versions] : now) old.try_emplace(package);
+  for (const auto& [package, versions] : old)
+    differ(package, fmt::format("{}", fmt::join(versions, ", ")), fmt::format("{}", fmt::join(now[package], ", ")));
+  return out;
+}
 
 std::string why_not_isolated(const RunInfo& info) {
   constexpr std::string_view none = "none: ";

@@ -77,6 +77,12 @@ struct Drift {
 nlohmann::json to_json(const Expected& expected);
 Expected expected_from_json(const nlohmann::json& json);
 
+/// What two runs do not have in common beside their cases: a package's version, the host, the suite, kvcts itself.
+struct Difference {
+  std::string name, before, after;  ///< "" = it has none
+};
+std::vector<Difference> differences(const RunInfo& before, const RunInfo& after);
+
 /// Why the run had no sandbox, from its provenance ("none: <why>"); "": it had one, or this is unknown.
 std::string why_not_isolated(const RunInfo& info);
 
