@@ -22,6 +22,8 @@ const std::vector<Verb>& verbs() {
        "report runs/smoke --for markdown", statuses_verdicts, report_verb::declare},
       {cases, "compare", "", "", "Compare two runs to see what is new, fixed, missing or slower",
        "compare runs/before runs/after", "0 nothing new fails, 1 something does, 2 wrong input", compare_verb::declare},
+      {cases, "history", "", "", "Keep many runs in one file: new, flaky and slow cases, and since which night",
+       "history show new --since 2026-11-01", statuses_plain, history_verb::declare},
       {cases, "merge", "", "", "Merge the shards of one plan into one run, to get one report",
        "merge runs/whole runs/1 runs/2 runs/3", statuses_verdicts, merge_verb::declare},
       {failures, "repro", "", "", "Run one case alone, phase by phase, to see what went wrong",

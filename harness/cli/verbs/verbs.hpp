@@ -16,6 +16,9 @@ Action declare(Command& command, const Globals& globals);
 namespace kvcts::cli::compare_verb {
 Action declare(Command& command, const Globals& globals);
 }
+namespace kvcts::cli::history_verb {
+Action declare(Command& command, const Globals& globals);
+}
 namespace kvcts::cli::merge_verb {
 Action declare(Command& command, const Globals& globals);
 }

@@ -61,17 +61,17 @@ bool has_log(const fs::path& path) {
 
 }  // namespace
 
-Db::Db(const fs::path& path, Mode mode) : path_(path) {
+Db::Db(const fs::path& path, Mode mode, std::string_view called) : path_(path), what_(called) {
   std::error_code ec;
   const bool there = fs::exists(path, ec);
   if (mode == Mode::create && there) {
-    throw Error(fmt::format("run store {}: already exists; choose another run directory, or resume that run", shown(path)));
+    throw Error(fmt::format("{} {}: already exists; choose another run directory, or resume that run", what_, shown(path)));
   }
   if (mode != Mode::create && !there) {
-    throw Error(fmt::format("run store {}: not found; expected a run directory with a store.db in it", shown(path)));
+    throw Error(fmt::format("{} {}: not found; expected a run directory with a store.db in it", what_, shown(path)));
   }
   if (mode != Mode::create && !fs::is_regular_file(path, ec)) {
-    throw Error(fmt::format("run store {}: not a regular file", shown(path)));
+    throw Error(fmt::format("{} {}: not a regular file", what_, shown(path)));
   }
   const auto attempt = [&](int flags, std::string_view query) {
     sqlite3* raw = nullptr;
@@ -110,21 +110,20 @@ void Db::fail(int code, std::string_view doing) const {
   switch (write_failed ? SQLITE_FULL : code & 0xff) {
     case SQLITE_FULL:
       throw DiskFull(
-          fmt::format("run store {}: no room left, or the disk refuses writes, while {} ({}); everything committed so "
+          fmt::format("{} {}: no room left, or the disk refuses writes, while {} ({}); everything committed so "
                       "far is safe: free space on this disk and resume the run",
-                      shown(path_), one_line(doing), why));
+                      what_, shown(path_), one_line(doing), why));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      throw Damaged(
-          fmt::format("run store {}: damaged or not a run store, found while {} ({}); restore the file or start a new run",
-                      shown(path_), one_line(doing), message));
+      throw Damaged(fmt::format("{0} {1}: damaged or not a {0}, found while {2} ({3}); restore the file or start a new one",
+                                what_, shown(path_), one_line(doing), message));
     default:
-      throw Error(fmt::format("run store {}: {} failed ({})", shown(path_), one_line(doing), why));
+      throw Error(fmt::format("{} {}: {} failed ({})", what_, shown(path_), one_line(doing), why));
   }
 }
 
 void Db::damaged(std::string_view where, std::string_view why) const {
-  throw Damaged(fmt::format("run store {}: damaged ({}: {}); restore the file or start a new run", shown(path_),
+  throw Damaged(fmt::format("{} {}: damaged ({}: {}); restore the file or start a new one", what_, shown(path_),
                             one_line(where, 200), one_line(why, 400)));
 }
 
@@ -135,13 +134,13 @@ void Db::run(const char* sql) {
 
 std::int64_t Db::number(const char* sql) {
   Statement statement(*this, sql);
-  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' returned nothing", shown(path_), sql));
+  if (!statement.step()) throw Error(fmt::format("{} {}: '{}' returned nothing", what_, shown(path_), sql));
   return statement.number(0);
 }
 
 std::string Db::text(const char* sql) {
   Statement statement(*this, sql);
-  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' returned nothing", shown(path_), sql));
+  if (!statement.step()) throw Error(fmt::format("{} {}: '{}' returned nothing", what_, shown(path_), sql));
   return std::string(statement.text(0));
 }
 

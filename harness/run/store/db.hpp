@@ -19,7 +19,8 @@ class Db {
  public:
   /// Opens a file. `create` requires that it does not exist, the other modes that it does. Reading never changes a
   /// result; a store in a read-only directory is read in place (SQLite "immutable") if its write-ahead log is empty.
-  Db(const std::filesystem::path& path, Mode mode);
+  /// Errors say what it is `called`.
+  Db(const std::filesystem::path& path, Mode mode, std::string_view called = "run store");
 
   /// Runs statements without results.
   void run(const char* sql);
@@ -55,6 +56,7 @@ class Db {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
   std::filesystem::path path_;
+  std::string what_;
   std::unique_ptr<sqlite3, Close> handle_;
 };
 

@@ -170,6 +170,40 @@ void RunReader::select(std::string_view where, std::string_view bound, const std
 
 void RunReader::for_each(const std::function<void(const Row&)>& visit) const { select("", "", visit); }
 
+void RunReader::for_each_brief(const std::function<void(const Brief&)>& visit) const {
+  const auto sittings = sessions();
+  const bool run_says = run_declares(sittings.empty() ? nullptr : &sittings.back());
+  Statement get(*db_,
+                "SELECT p.ordinal, p.id, p.expected, r.execution, r.verdict, r.evidence, r.waiver, r.facts, r.seal,"
+                " e.outcome, e.phase, e.fault_class, e.wall_ns, e.ran <> 0 AND e.first = p.ordinal,"
+                " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.made') END,"
+                " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.failed') END"
+                " FROM planned p LEFT JOIN results r ON r.ordinal = p.ordinal LEFT JOIN executions e ON e.n = r.execution"
+                " ORDER BY p.ordinal");
+  while (get.step()) {
+    Brief one;
+    one.id = get.text(1);
+    one.decided = !get.is_null(3);
+    if (one.decided) {
+      const ResultRow own{std::string(get.text(4)), std::string(get.text(5)), std::string(get.text(6)),
+                          std::string(get.text(7))};
+      const auto outcome = outcome_from_name(get.text(9));
+      const auto verdict = verdict_from_name(own.verdict);
+      const auto fault = fault_class_from_name(get.text(11));
+      if (seal_result(get.number(0), get.number(3), own) != get.number(8) || !outcome || !verdict || !fault)
+        db_->damaged(fmt::format("the result of case {} '{}'", get.number(0), one.id));
+      one.facts = get.text(7), one.outcome = *outcome, one.verdict = *verdict, one.fault_class = *fault;
+      one.phase = phase_from_name(get.text(10));
+      one.wall_ns = get.number(12), one.own_execution = get.number(13) != 0;
+      one.made = std::max<std::int64_t>(1, get.number(14)), one.failed = get.number(15);
+    } else {
+      one.declared_not_run =
+          run_says || declares_not_run(db_->reading("the plan", [&] { return expected_from_text(get.text(2)); }));
+    }
+    visit(one);
+  }
+}
+
 std::vector<Row> RunReader::rows() const {
   std::vector<Row> out;
   for_each([&](const Row& row) { out.push_back(row); });

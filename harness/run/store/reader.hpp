@@ -28,6 +28,19 @@ class RunReader {
   void for_each(const std::function<void(const Row&)>& visit) const;
   std::vector<Row> rows() const;
   std::vector<CaseResult> results() const;  ///< of decided cases
+  /// What many runs are compared by. Texts hold until the next one.
+  struct Brief {
+    std::string_view id, facts;  ///< facts: JSON
+    bool decided{false}, declared_not_run{false}, own_execution{false};
+    Outcome outcome{Outcome::not_run};
+    Verdict verdict{Verdict::not_run};
+    FaultClass fault_class{};
+    std::optional<Phase> phase;
+    std::int64_t wall_ns{0}, made{1}, failed{0};  ///< tries of a flaky case
+  };
+  /// for_each() for a long history: no JSON is read. The seal of the result is checked, not that of all that its execution
+  /// left.
+  void for_each_brief(const std::function<void(const Brief&)>& visit) const;
   /// One case, or nullopt if it was not planned.
   std::optional<Row> find(std::string_view id) const;
   Counts counts() const;
