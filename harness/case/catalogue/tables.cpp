@@ -338,7 +338,7 @@ const Table<SuiteEntry>& suite_table() {
       "a suite",
       {
           required("suite", &SuiteEntry::id, identifier(), "id"),
-          required("title", &SuiteEntry::title, text(), "one line"),
+          required("title", &SuiteEntry::title, text(), "one line; may begin with a time: 'half a minute; every layout'"),
           optional("deadlines", &SuiteEntry::deadlines_ms, deadlines(), "phase -> deadline, where a case names none"),
           optional("include", &SuiteEntry::include, list_of(identifier()), "suites whose cases come first"),
           optional("files", &SuiteEntry::files, list_of(text()), "globs of case files, relative to cases/"),

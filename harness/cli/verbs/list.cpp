@@ -71,16 +71,25 @@ void print_plain(const Selection& s, bool reasons) {
   }
 }
 
+/// A title may begin with the time that the suite's cases take: "seconds; one case per class". "" if it does not.
+std::string_view time_of(std::string_view title) {
+  const auto first = title.substr(0, title.find("; "));
+  for (const char* unit : {"seconds", "minute", "minutes", "hours"})
+    if (first.size() < title.size() && first.ends_with(unit)) return first;
+  return {};
+}
+
 /// The suites themselves: what a list without a selection shows.
 int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
   nlohmann::json all = nlohmann::json::array();
   std::size_t width = 0;
   for (const auto& [id, suite] : cat.suites()) width = std::max(width, id.size());
   for (const auto& [id, suite] : cat.suites()) {
+    const auto time = time_of(suite.title);
     if (globals.json)
-      all.push_back({{"suite", id}, {"title", suite.title}});
+      all.push_back({{"suite", id}, {"title", suite.title}, {"time", time}});
     else
-      fmt::print("{:<{}}  {}\n", id, width, suite.title);
+      fmt::print("{:<{}}  {:<13}  {}\n", id, width, time, suite.title.substr(time.empty() ? 0 : time.size() + 2));
   }
   if (globals.json) fmt::print("{}\n", nlohmann::json{{"suites", all}}.dump(2));
   return exit_as_expected;
