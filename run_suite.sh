@@ -10,12 +10,14 @@ usage: ./run_suite.sh [OPTION...]
            Build and run every test of the project, or only those of the rooms named (folders of harness/, kernels, golden).
            --changed: the quick tests of the rooms that differ from REV (default: main). --sanitized: all tests, then all
            again under ASan and UBSan. Prints where the time went; the last line is "N passed, N failed[, N skipped]".
-       ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--rotate FILE]
+       ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--history FILE]
+           [--rotate FILE]
            Build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache, then the tests that are too
            long for the self-test. A suite whose packages were never installed is not planned, and the report says so.
            --shard: one part of each suite, and the tests with the first part (kvcts merge joins the parts).
            --budget: what fits into that time, least recently run first (--rotate: the file that remembers,
            runs/rotation.json), without those tests. --since: the --out of an earlier night, to report what changed.
+           --history: add the night to this file, and report what all its nights say.
        ./run_suite.sh [OPTION...] pages [NAME...]
            Build with the laboratory and write the pages about the suite itself into build/pages.
        ./run_suite.sh [OPTION...] install      Only install.

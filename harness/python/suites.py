@@ -1,12 +1,14 @@
 """Runs suites one after another: prints the plan first; a folder and a report each, one page over all, one verdict
 line, one exit status.
 
-    suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR]] [--shard I/N] [--out DIR]
+    suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR] [--history FILE]]
+              [--shard I/N] [--out DIR]
 
 Without --night: the suites for a first look. --night: those of the night, then the tests that the self-test has no
 time for (with --shard only in the first one, with --budget not at all). --budget 30m is divided by the suites'
 estimated times; cases not seen for longest run first, by the file of --rotate (runs/rotation.json), which records
-every night. --since: the --out of an earlier night; every report says what changed. A suite whose packages were
+every night. --since: the --out of an earlier night; every report says what changed. --history: the night is added to
+this file, every page shows the nights before, and the log ends with what they say together. A suite whose packages were
 never installed is reported as not planned. Called by run_suite.sh. Standard library only. Exit status: the worst of
 all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted."""
 
@@ -90,14 +92,19 @@ def run(suite: str, flags: list[str], jobs: int, out: Path) -> Done:
     )
 
 
-def changed(one: Done, since: Path) -> None:
-    """Adds what changed since the previous night to a suite's page, and to the log."""
-    before = since / one.name
-    if not (before / "store.db").exists():
-        say(f"{one.name}: nothing to compare with, {before} has no run")
-        return
-    subprocess.run([KVCTS, "report", one.folder, "--since", before, "--out", one.folder], stdout=subprocess.DEVNULL)
-    subprocess.run([KVCTS, "compare", before, one.folder])
+def changed(one: Done, since: Path | None, history: Path | None) -> None:
+    """Adds what changed since the previous night, and all nights of the history, to a suite's page and to the log."""
+    flags: list[str | Path] = []
+    if history and (one.folder / "store.db").exists():
+        if subprocess.run([KVCTS, "history", "add", one.folder, "--history", history]).returncode == 0:
+            flags += ["--history", history]
+    if since and (since / one.name / "store.db").exists():
+        flags += ["--since", since / one.name]
+        subprocess.run([KVCTS, "compare", since / one.name, one.folder])
+    elif since:
+        say(f"{one.name}: nothing to compare with, {since / one.name} has no run")
+    if flags:
+        subprocess.run([KVCTS, "report", one.folder, *flags, "--out", one.folder], stdout=subprocess.DEVNULL)
 
 
 def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -> str:
@@ -186,6 +193,7 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", type=budget)
     parser.add_argument("--rotate", type=lambda text: Path(text).absolute(), default=ROOT / "runs" / "rotation.json")
     parser.add_argument("--since", type=night)
+    parser.add_argument("--history", type=lambda text: Path(text).absolute())
     return parser.parse_args(argv)
 
 
@@ -224,8 +232,10 @@ def main() -> int:
         if done[-1].status == 130:
             say(f"{suite}: interrupted")
             return 130
-        if asked.since:
-            changed(done[-1], asked.since)
+        changed(done[-1], asked.since, asked.history)
+    if asked.history and asked.history.exists():
+        say("all nights")
+        subprocess.run([KVCTS, "history", "show", "--history", asked.history])
     if tests:
         night = subprocess.run(
             [

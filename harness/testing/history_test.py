@@ -37,7 +37,14 @@ def main() -> None:
 
         expect(2, "history", "show", "t/c", "--history", file, err="expected new, flaky, slow or the id of a case in ")
         expect(2, "history", "show", "new", "--history", file, "--since", "yesterday", err="a date as 2026-11-01, found")
-        expect(2, "history", "show", "--history", file, "--since", "2999-01-01", err="no run since 2999-01-01 is in ")
+        expect(0, "history", "show", "--history", file, "--since", "2999-01-01", says="\nnothing changed\n")
+        expect(2, "history", "show", "--history", file, "--suite", "smoke", err="no run of suite smoke is in ")
+        page = folder / "page"
+        expect(1, "report", runs[3], "--out", str(page), "--since", runs[1], "--history", file)
+        said = (page / "index.html").read_text()
+        assert '<h2 id="nights">Nights <span class="count">4</span>' in said and "new since the previous run" in said
+        assert 'aria-label="2 of the last 4 nights failed, 0 flaky"' in said and '"strips":{"t/a":"..FF"}' in said
+        expect(2, "report", runs[3], "--history", file, err="`kvcts history show` prints")
         expect(2, "history", "add", str(folder / "nowhere"), "--history", file, err="not found")
         expect(2, "history", "show", "--history", runs[0] + "/store.db", err="this is no history")
         expect(0, "history", "show", "--history", file, says="1 newly failing\n")

@@ -112,6 +112,8 @@ def budget(folder: Path) -> None:
         str(folder / "seen.json"),
         "--since",
         str(folder / "night"),
+        "--history",
+        str(folder / "nights.db"),
         "--out",
         str(folder / "short"),
     )
@@ -121,7 +123,9 @@ def budget(folder: Path) -> None:
     shares = [float(call.split("--budget ")[1].split()[0]) for call in runs]
     assert len(runs) > 1 and all(f"--rotate {folder}/seen.json" in call for call in runs), runs
     assert abs(shares[0] - 1800 / len(runs)) < 1 and abs(shares[-1] - 1800) < 30, shares
-    assert f"report {folder}/short/nightly --since {folder}/night/nightly --out {folder}/short/nightly" in calls, calls
+    pages = f"--history {folder}/nights.db --since {folder}/night/nightly --out {folder}/short/nightly"
+    assert f"report {folder}/short/nightly {pages}" in calls, calls
+    assert calls.index(f"history add {folder}/short/nightly --history {folder}/nights.db") < calls.index(runs[1]), calls
     assert f"compare {folder}/night/connectors {folder}/short/connectors" in calls, calls
 
 

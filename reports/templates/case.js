@@ -42,6 +42,12 @@
           (text.length < size * .98 && size > 6000 ? ', the beginning is shown' : '') + ')',
       () => el('pre', {tabindex: '0'}, text));
 
+  // The classes of report/nights.cpp.
+  const cells = {' ': 'e', '-': 'n', '.': 'g', x: 'w', '~': 'f', F: 'b'};
+  const strip = letters =>
+      el('span', {class: 'strip', role: 'img', 'aria-label': 'night by night: ' + letters},
+         [...letters].map(letter => el('i', {class: cells[letter]})));
+
   const words = value =>
       typeof value === 'string' ? value : Object.entries(value).map(([key, item]) => key + ' ' + words(item)).join(', ');
 
@@ -61,6 +67,7 @@
         ['Or as well', d && d.others ? d.others.join('; ') : null],
         ['Next', d && d.next],
         ['Waiver', d && d.waiver],
+        ['Nights', run.strips[id] && strip(run.strips[id])],
         ['Title', d && d.title],
         [
           'Bytes',

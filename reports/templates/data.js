@@ -29,7 +29,8 @@
       suite: json.run.suite,
       messages: json.messages,
       planned: json.run.planned,
-      repro: json.run.repro
+      repro: json.run.repro,
+      strips: json.strips || {}
     };
     for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'class', 'cause', 'section', 'ran'])
       run[name] = column(json[name], json.n);

@@ -191,12 +191,12 @@ std::string strip(const std::vector<Point>& points) {
   return out;
 }
 
-Answers answers(const History& history, std::int64_t since_ms, const std::string& suite) {
+Answers answers(const History& history, std::int64_t since_ms, const std::string& suite, std::int64_t until_ms) {
   Answers out;
-  out.runs = history.runs(since_ms, suite);
+  out.runs = history.runs(suite, until_ms);
   const std::size_t first_timed = out.runs.size() - std::min(out.runs.size(), most_nights);
   std::vector<Series> times;
-  history.for_each(since_ms, suite, [&](const CaseHistory& one) {
+  history.for_each(suite, until_ms, [&](const CaseHistory& one) {
     std::vector<const Point*> nights;
     for (const Point& p : one.points)
       if (ran(p)) nights.push_back(&p);
@@ -210,9 +210,9 @@ Answers answers(const History& history, std::int64_t since_ms, const std::string
     if (end.streak > 0 && before > 0 && !by_chance) {
       out.fresh.push_back({one.id, nights.back()->ending, nights[before - 1]->run, nights[before]->run, strip(one.points)});
     } else if (end.short_streaks > 0) {
-      Flaky flaky{one.id, "", 0, static_cast<std::int64_t>(nights.size()), strip(one.points)};
+      Flaky flaky{one.id, "", 0, 0, static_cast<std::int64_t>(nights.size()), strip(one.points)};
       for (const Point* p : nights)
-        if (fails(*p)) ++flaky.failed, flaky.ending = p->ending;
+        if (fails(*p)) ++flaky.failed, flaky.ending = p->ending, flaky.last = p->run;
       out.flaky.push_back(std::move(flaky));
     }
     Series series{one.id, nlohmann::json::parse(one.axes.empty() ? "{}" : one.axes, nullptr, false), {}, {}};
@@ -223,6 +223,10 @@ Answers answers(const History& history, std::int64_t since_ms, const std::string
     if (!series.values.empty()) times.push_back(std::move(series));
   });
   out.slow = slower(std::move(times), out.runs.size());
+  const auto before_that = [&](std::size_t run) { return out.runs[run].info.started_ms < since_ms; };
+  std::erase_if(out.fresh, [&](const New& one) { return before_that(one.bad); });
+  std::erase_if(out.flaky, [&](const Flaky& one) { return before_that(one.last); });
+  std::erase_if(out.slow, [&](const Slow& one) { return before_that(one.since); });
   std::stable_sort(out.fresh.begin(), out.fresh.end(), [](const New& x, const New& y) { return x.bad > y.bad; });
   std::stable_sort(out.flaky.begin(), out.flaky.end(), [](const Flaky& x, const Flaky& y) { return x.failed > y.failed; });
   return out;

@@ -23,6 +23,7 @@ struct New {
 /// A case that fails at times, and passes again.
 struct Flaky {
   std::string id, ending;  ///< of its last failure
+  std::size_t last{0};     ///< index of that run
   std::int64_t failed{0}, nights{0};
   std::string strip;
 };
@@ -44,17 +45,19 @@ struct Answers {
   std::vector<Slow> slow;    ///< the latest first
 };
 
+/// "2026-11-01", in UTC.
+std::string day(const History::Run& run);
 /// A letter a point.
 std::string strip(const std::vector<Point>& points);
 
-/// Nights from `since_ms` on; of one suite, or of all with "".
+/// What began, or failed at times, since then (Unix time), by all nights of one suite, or of all with "", up to `until_ms`.
 ///   new: all nights since its first bad one fail, and one before was good. A case that had failed before counts only when
 ///   as many failures in a row have less than 5 % probability at the rate that it was seen with (wilson()).
 ///   flaky: a night with FLAKY, or at most two failing nights between good ones.
 ///   slow: at least five nights before and five after; of those after nearly all, of those before hardly any are beyond the
 ///   middle of their two medians, which are a factor of 1.3 apart: by chance, so many nights have less than 1 % probability
 ///   in all cases together. A night's own pace, the median over all cases, is taken out first. The last 60 nights count.
-Answers answers(const History& history, std::int64_t since_ms, const std::string& suite);
+Answers answers(const History& history, std::int64_t since_ms, const std::string& suite, std::int64_t until_ms = INT64_MAX);
 
 /// What a case's own nights say, for a person.
 std::string story(const CaseHistory& one, const std::vector<History::Run>& runs);

@@ -134,7 +134,9 @@ TEST(History, ARunIsTakenOnceWhateverTheOrder) {
   const Answers found = answers(store::History::open(file), 0, "nightly");
   ASSERT_EQ(found.fresh.size(), 1u);
   EXPECT_EQ(found.fresh[0].good, 1u);
-  EXPECT_EQ(answers(history, first_night + 3 * day_ms, "").always, 1);
+  EXPECT_EQ(answers(history, first_night + 3 * day_ms, "").fresh.size(), 0u);
+  EXPECT_EQ(answers(history, first_night + 2 * day_ms, "").fresh.size(), 1u);
+  EXPECT_EQ(answers(history, 0, "", first_night + day_ms).fresh.size(), 0u);
   const std::string told = story(history.find(Nights::id(3)), history.runs());
   EXPECT_NE(told.find("2 of 4 nights fail"), std::string::npos) << told;
   EXPECT_TRUE(history.find("kv/no-such").points.empty());

@@ -19,8 +19,6 @@ using store::Mark;
 
 constexpr std::size_t ids_shown = 5, nights_shown = 60, differences_shown = 6;
 
-std::string day(const History::Run& run) { return store::utc(run.info.started_ms).substr(0, 10); }
-
 std::string tail_of(const std::string& strip) {
   return strip.size() > nights_shown ? strip.substr(strip.size() - nights_shown) : strip;
 }
@@ -116,6 +114,8 @@ std::int64_t typical_ns(const std::vector<Point>& points, std::size_t first, std
 }
 
 }  // namespace
+
+std::string day(const History::Run& run) { return store::utc(run.info.started_ms).substr(0, 10); }
 
 std::string story(const CaseHistory& one, const std::vector<History::Run>& runs) {
   std::vector<Point> ran;

@@ -9,7 +9,7 @@
 namespace kvcts::report {
 namespace {
 
-constexpr std::size_t ids_shown = 3, causes_shown = 15, linked_shown = 20, differences_shown = 8;
+constexpr std::size_t lines_shown = 3, causes_shown = 15, linked_shown = 20, differences_shown = 8;
 constexpr double busy = 1.5;  // from here on, a run's pace is worth a line
 
 std::string run_words(const store::RunInfo& info) {
@@ -138,14 +138,14 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
       if (!words.empty())
         out << fmt::format("  {}{}\n", visible(words),
                            cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
-      for (std::size_t n = 0; n < cases.size() && n < ids_shown; ++n) {
+      for (std::size_t n = 0; n < cases.size() && n < lines_shown; ++n) {
         out << "    "
             << visible(to_run_again(change) ? repro.line(cases[n]->id, Again{tries_to_see(cases[n]->after->tries)})
                                             : cases[n]->id)
             << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
       }
-      if (cases.size() > ids_shown)
-        out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(ids_shown)));
+      if (cases.size() > lines_shown)
+        out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(lines_shown)));
     }
     if (causes.size() > causes_shown)
       out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);

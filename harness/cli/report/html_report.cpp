@@ -134,7 +134,20 @@ std::string id_list(const Cause& cause, std::string_view key) {
   return out + "</ul>";
 }
 
-std::string cause_card(const Cause& cause, const Repro& repro, std::string_view key, std::size_t number) {
+/// Of a cause: how many of its cases are new in it since the earlier run, and how they stood night by night.
+std::string standing_markup(const Cause& cause, const Around& around, const std::set<std::string>& fresh) {
+  std::string out;
+  const auto n =
+      std::count_if(cause.ids.begin(), cause.ids.end(), [&](const std::string& id) { return fresh.contains(id); });
+  if (n > 0)
+    out += fmt::format("<span class=\"badge\">{}new since the previous run</span>",
+                       n == std::ssize(cause.ids) ? "" : fmt::format("{} of {} ", n, cause.ids.size()));
+  if (around.nights) out += strip_markup(worst_strip(cause.ids, *around.nights));
+  return out.empty() ? "" : "<p class=\"standing\">" + out + "</p>";
+}
+
+std::string cause_card(const Cause& cause, const Repro& repro, std::string_view key, std::size_t number,
+                       const std::string& standing) {
   const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
   std::string title = escaped(cause.title);
   if (const std::string_view word = first ? name(first->diagnosis.fault_class) : ""; !word.empty()) {
@@ -146,6 +159,7 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
       "{2} "
       "<span class=\"count\">{3}</span></h3>",
       key, number, title, plural(cause.count, "case"));
+  out += standing;
   const std::string& message = first ? first->message : cause.message;
   if (!message.empty()) out += fmt::format("<p class=\"message\">{}</p>", escaped(cut(message, 1000)));
   if (first && !first->diagnosis.text.empty() && message.find(first->diagnosis.text) == std::string::npos)
@@ -196,8 +210,11 @@ std::string bar(const std::vector<Share>& shares, std::int64_t all) {
 
 class HtmlReport : public Sink {
  public:
-  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since)
-      : out_(out), view_(view), space_(space), since_(since), data_(space) {}
+  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space, const Around& around)
+      : out_(out), view_(view), space_(space), around_(around), data_(space) {
+    for (const Changed& one : around.since ? around.since->changes : std::vector<Changed>{})
+      if (one.change <= Change::other_cause) fresh_.insert(one.id);
+  }
 
   void row(const store::Row& row) override {
     const auto section = section_of(row);
@@ -218,7 +235,8 @@ class HtmlReport : public Sink {
                               thousands(sections_[static_cast<std::size_t>(words.section)]));
       (cards ? failures : others) += section_markup(words, causes, cards);
     };
-    if (since_) contents += "<li><a href=\"#since\">Since the previous run</a></li>";
+    if (around_.since) contents += "<li><a href=\"#since\">Since the previous run</a></li>";
+    if (around_.nights && !around_.nights->markup.empty()) contents += "<li><a href=\"#nights\">Nights</a></li>";
     for (const auto& words : trouble) part(words, true);
     contents +=
         "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
@@ -239,6 +257,7 @@ class HtmlReport : public Sink {
                    {"planned", view_.counts.planned},
                    {"repro", {visible(view_.repro.before()), visible(view_.repro.after()), visible(view_.repro.as_run())}}};
     page["messages"] = messages();
+    if (around_.nights) page["strips"] = around_.nights->strips;
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();
     const bool good = view_.exit_status == 0 && !view_.incomplete, bad = view_.exit_status == 1 || view_.exit_status == 3;
@@ -264,7 +283,8 @@ class HtmlReport : public Sink {
          {"version", view_.info.version},
          {"seed", view_.info.seed == 0 ? "each case's own seed" : fmt::format("seed {}", view_.info.seed)},
          {"contents", contents},
-         {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
+         {"failures", (around_.since ? comparison_markup(*around_.since) : "") + failures +
+                          (around_.nights ? around_.nights->markup : "")},
          {"others", waived + others + classes_markup()},
          {"counts", counts_markup()},
          {"table_note",
@@ -303,7 +323,9 @@ class HtmlReport : public Sink {
     std::string more;
     for (std::size_t i = 0; i < causes.size(); ++i) {
       const std::string key = fmt::format("{}-{}", words.anchor, i + 1);
-      const std::string markup = cards ? cause_card(causes[i], view_.repro, key, i + 1) : reason_row(causes[i], key, i + 1);
+      const std::string markup =
+          cards ? cause_card(causes[i], view_.repro, key, i + 1, standing_markup(causes[i], around_, fresh_))
+                : reason_row(causes[i], key, i + 1);
       if (markup.size() > room_) {
         more = fmt::format("<p>And {}, in results.json.</p>",
                            plural(static_cast<std::int64_t>(causes.size() - i), "more group"));
@@ -413,7 +435,8 @@ class HtmlReport : public Sink {
   std::ostream& out_;
   const RunView& view_;
   matrix::Space* space_;
-  const Comparison* since_;
+  Around around_;
+  std::set<std::string> fresh_;  ///< ids whose failure is new
   CaseData data_;
   std::array<std::int64_t, section_count> sections_{};
   std::set<FaultClass> classes_;
@@ -423,8 +446,8 @@ class HtmlReport : public Sink {
 
 }  // namespace
 
-std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since) {
-  return std::make_unique<HtmlReport>(out, view, space, since);
+std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Around& around) {
+  return std::make_unique<HtmlReport>(out, view, space, around);
 }
 
 }  // namespace kvcts::report

@@ -8,7 +8,7 @@
 namespace kvcts::report {
 namespace {
 
-constexpr std::size_t least_cases = 10, most_groups = 20;
+constexpr std::size_t least_cases = 10, most_found = 20;
 constexpr double least_ratio = 1.2, least_ratio_of_all = 2, least_errors = 6;
 // A busy machine slows many cases of any group, and of the others as well: of what became slower, nearly all did.
 constexpr double least_share = 0.85, most_of_others = 0.25;
@@ -150,7 +150,7 @@ std::vector<Slower> Pace::slower() const {
   if (ratios_.size() < least_cases) return out;
   Left left(ratios_);
   const std::vector<Group> all = groups();
-  while (out.size() < most_groups) {
+  while (out.size() < most_found) {
     const Group* best = nullptr;
     Finding found;
     for (const Group& group : all) {

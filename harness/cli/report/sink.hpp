@@ -5,7 +5,7 @@
 #include <memory>
 #include <ostream>
 
-#include "cli/report/compare.hpp"
+#include "cli/report/nights.hpp"
 #include "cli/report/view.hpp"
 #include "matrix/space.hpp"
 
@@ -23,7 +23,7 @@ std::unique_ptr<Sink> json_report(std::ostream& out, const RunView& view);
 /// junit.xml for CI systems: failures, errors and skips (with reasons) as JUnit knows them.
 std::unique_ptr<Sink> junit_report(std::ostream& out, const RunView& view);
 /// index.html: one self-contained page for people. With the catalogue's values its filter knows the facts behind them
-/// (dtype.family); without (null) only the axes. `since`: what changed since another run, or null.
-std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since);
+/// (dtype.family); without (null) only the axes.
+std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Around& around);
 
 }  // namespace kvcts::report

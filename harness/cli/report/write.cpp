@@ -25,14 +25,14 @@ void make_directory(const fs::path& directory) {
 }  // namespace
 
 Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space,
-                    const Comparison* since) {
+                    const Around& around) {
   make_directory(directory);
   WholeFile json(directory / "results.json", role, advice), junit(directory / "junit.xml", role, advice),
       html(directory / "index.html", role, advice);
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(json_report(json.out(), view));
   sinks.push_back(junit_report(junit.out(), view));
-  sinks.push_back(html_report(html.out(), view, space, since));
+  sinks.push_back(html_report(html.out(), view, space, around));
   reader.for_each([&](const store::Row& row) {
     for (const auto& sink : sinks) sink->row(row);
   });

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "cli/report/compare.hpp"
+#include "cli/report/nights.hpp"
 #include "cli/report/view.hpp"
 #include "matrix/space.hpp"
 
@@ -17,7 +17,7 @@ struct Files {
 /// pass over the store. Each file appears whole or not at all. `space` (may be null): the catalogue's values, for the page's
 /// filter. Throws store::Error when the store is damaged, std::runtime_error when a file cannot be written.
 Files write_reports(const store::RunReader& reader, const RunView& view, const std::filesystem::path& directory,
-                    matrix::Space* space = nullptr, const Comparison* since = nullptr);
+                    matrix::Space* space = nullptr, const Around& around = {});
 
 /// compatibility.md of a run (compatibility.hpp), in the same way.
 std::filesystem::path write_compatibility(const store::RunReader& reader, const std::filesystem::path& directory);

@@ -15,6 +15,7 @@
 #include "cli/devices.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
+#include "cli/history/page.hpp"
 #include "cli/provenance.hpp"
 #include "cli/report/compare.hpp"
 #include "cli/report/console.hpp"
@@ -389,11 +390,11 @@ std::vector<bool> planned_in(const store::RunReader& reader, const Plan& plan) {
 
 int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out,
                   const report::Terminal& terminal, bool json, const catalogue::Catalogue* catalogue,
-                  const report::Comparison* since = nullptr) {
+                  const report::Around& around = {}) {
   const report::RunView view = report::load(reader);
   std::optional<matrix::Space> space;
   if (catalogue) space.emplace(*catalogue);
-  const report::Files files = report::write_reports(reader, view, directory, space ? &*space : nullptr, since);
+  const report::Files files = report::write_reports(reader, view, directory, space ? &*space : nullptr, around);
   if (json) {
     report::write_json(reader, view, std::cout);
   } else {
@@ -472,7 +473,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
 }
 
 int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out,
-              const std::string& since, bool compatibility, bool json) {
+              const Beside& beside, bool compatibility, bool json) {
   return opening([&] {
     const auto reader = store::RunReader::open(directory);
     if (compatibility) {
@@ -490,9 +491,11 @@ int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path
       return view.exit_status;
     }
     std::optional<report::Comparison> changes;
-    if (!since.empty()) changes = report::compare(store::RunReader::open(since), reader);
+    std::optional<report::Nights> nights;
+    if (!beside.since.empty()) changes = report::compare(store::RunReader::open(beside.since), reader);
+    if (!beside.history.empty()) nights = history::nights_before(store::History::open(beside.history), reader.info());
     return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue,
-                         changes ? &*changes : nullptr);
+                         {changes ? &*changes : nullptr, nights ? &*nights : nullptr});
   });
 }
 

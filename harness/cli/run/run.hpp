@@ -46,12 +46,17 @@ std::vector<std::string> command_line();
 /// Runs and reports. Returns an Exit.
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);
 
+/// What a page says beside its own run; "" = nothing.
+struct Beside {
+  std::string since;    ///< folder of an earlier run: what changed
+  std::string history;  ///< file of many: the nights before
+};
+
 /// Reports of a run directory: to standard output a summary, or results.json; or into the folder `out` all files. Returns
-/// the run's Exit. `since`: folder of an earlier run, what changed since is on the page; or "". `compatibility`: writes
-/// compatibility.md and .html instead (into `out`, else beside the run) and returns 0. `catalogue` may be null: then the
-/// page's filter knows axes but not the facts behind their values.
+/// the run's Exit. `compatibility`: writes compatibility.md instead (into `out`, else beside the run) and returns 0.
+/// `catalogue` may be null: then the page's filter knows axes but not the facts behind their values.
 int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out,
-              const std::string& since, bool compatibility, bool json);
+              const Beside& beside, bool compatibility, bool json);
 
 /// Where the time of the executions that passed went (report/phases.hpp). Returns 0.
 int print_phases(const std::filesystem::path& directory, bool json);

@@ -50,13 +50,14 @@ int show(const Options& options, const Globals& globals) {
   if (options.what.empty() || std::find(questions.begin(), questions.end(), options.what) != questions.end()) {
     const history::Answers found = history::answers(history, since, options.suite);
     if (found.runs.empty())
-      throw UsageError(fmt::format("no run{}{} is in {}", options.suite.empty() ? "" : " of suite " + options.suite,
-                                   options.since.empty() ? "" : " since " + options.since, options.file));
+      throw UsageError(
+          fmt::format("no run{} is in {}", options.suite.empty() ? "" : " of suite " + options.suite, options.file));
     fmt::print("{}", globals.json ? history::to_json(found).dump(2) + "\n" : history::text(found, options.what));
     return exit_as_expected;
   }
-  const store::CaseHistory one = history.find(options.what, since);
-  const auto runs = history.runs(since);
+  store::CaseHistory one = history.find(options.what);
+  const auto runs = history.runs();
+  std::erase_if(one.points, [&](const store::Point& p) { return runs[p.run].info.started_ms < since; });
   if (one.points.empty())
     throw UsageError(
         fmt::format("expected new, flaky, slow or the id of a case in {}, found '{}'", options.file, options.what));
@@ -81,7 +82,8 @@ Action declare(Command& command, const Globals& globals) {
   Command showing = command.add_command("show", "Show what is new, flaky or slow, or one case night by night",
                                         [=, &globals] { *action = [=, &globals] { return show(*options, globals); }; });
   showing.add_option("WHAT", options->what, "new, flaky, slow, or the id of a case; without it the first three");
-  showing.add_option("--since", options->since, "Runs from this day on (UTC)").type_name("YYYY-MM-DD");
+  showing.add_option("--since", options->since, "What began, or failed last, on this day (UTC) or later")
+      .type_name("YYYY-MM-DD");
   showing.add_option("--suite", options->suite, "Runs of this suite").type_name("NAME");
   file(showing);
   return [action] { return opening([&] { return (*action)(); }); };

@@ -17,7 +17,7 @@ Action declare(Command& command, const Globals& globals) {
   return [=, &globals] {
     opening([&] { store::merge(*out, {parts->begin(), parts->end()}, command_line()); });
     const auto cat = catalogue_if_any(globals, "merge");
-    return print_run(cat.get(), *out, *out, "", false, globals.json);
+    return print_run(cat.get(), *out, *out, {}, false, globals.json);
   };
 }
 

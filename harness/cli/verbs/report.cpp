@@ -55,6 +55,11 @@ Action declare(Command& command, const Globals& globals) {
   auto since = std::make_shared<std::string>();
   command.add_option("--since", *since, "With --out: add to index.html what changed since this earlier run")
       .type_name("RUN");
+  auto history = std::make_shared<std::string>();
+  command
+      .add_option("--history", *history,
+                  "With --out: add to index.html the nights before, from this file of `kvcts history`")
+      .type_name("FILE");
   auto compatibility = std::make_shared<bool>(false);
   command.add_option("RUN", *directory, "Folder of a run, which may be finished, killed or still running").required();
   command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
@@ -85,10 +90,12 @@ Action declare(Command& command, const Globals& globals) {
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
     if (!since->empty() && (out->empty() || *compatibility))
       throw UsageError("--since is for the page that --out DIR writes; `kvcts compare BEFORE AFTER` prints");
+    if (!history->empty() && (out->empty() || *compatibility))
+      throw UsageError("--history is for the page that --out DIR writes; `kvcts history show` prints");
     if (!by->empty()) return print_by_link(*directory, globals.json);
     if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
-    return print_run(cat.get(), *directory, *out, *since, *compatibility, globals.json);
+    return print_run(cat.get(), *directory, *out, {*since, *history}, *compatibility, globals.json);
   };
 }
 

@@ -192,25 +192,25 @@ History::Added History::add(const RunReader& run, Texts& texts) {
   return out;
 }
 
-std::vector<History::Run> History::runs(std::int64_t since_ms, const std::string& suite) const {
+std::vector<History::Run> History::runs(const std::string& suite, std::int64_t until_ms) const {
   std::vector<Run> out;
   Statement get(
       *db_,
-      "SELECT info, cases, busy_ms FROM runs WHERE started_ms >= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
-  get.bind(1, since_ms).bind(2, suite);
+      "SELECT info, cases, busy_ms FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
+  get.bind(1, until_ms).bind(2, suite);
   while (get.step())
     out.push_back({db_->reading("a run", [&] { return info_from_text(get.text(0)); }), get.number(1), get.number(2)});
   return out;
 }
 
-void History::read(std::int64_t since_ms, const std::string& suite, std::string_view id,
+void History::read(const std::string& suite, std::int64_t until_ms, std::string_view id,
                    const std::function<void(const CaseHistory&)>& visit) const {
   std::map<std::int64_t, std::string> endings{{0, ""}};
   Statement words(*db_, "SELECT n, text FROM endings");
   while (words.step()) endings.emplace(words.number(0), words.text(1));
   std::map<std::int64_t, std::vector<Point>> cases;
-  Statement runs(*db_, "SELECT n FROM runs WHERE started_ms >= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
-  runs.bind(1, since_ms).bind(2, suite);
+  Statement runs(*db_, "SELECT n FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
+  runs.bind(1, until_ms).bind(2, suite);
   Statement get(*db_, std::string("SELECT nth, mark, ending, ns, made, failed FROM results WHERE run = ?") +
                           (id.empty() ? "" : " AND nth = (SELECT n FROM cases WHERE id = ?)"));
   for (std::size_t run = 0; runs.step(); ++run) {
@@ -234,14 +234,14 @@ void History::read(std::int64_t since_ms, const std::string& suite, std::string_
   }
 }
 
-void History::for_each(std::int64_t since_ms, const std::string& suite,
+void History::for_each(const std::string& suite, std::int64_t until_ms,
                        const std::function<void(const CaseHistory&)>& visit) const {
-  read(since_ms, suite, "", visit);
+  read(suite, until_ms, "", visit);
 }
 
-CaseHistory History::find(const std::string& id, std::int64_t since_ms) const {
+CaseHistory History::find(const std::string& id) const {
   CaseHistory out;
-  read(since_ms, "", id, [&](const CaseHistory& one) { out = one; });
+  read("", INT64_MAX, id, [&](const CaseHistory& one) { out = one; });
   return out;
 }
 

@@ -52,18 +52,18 @@ class History {
     RunInfo info;
     std::int64_t cases{0}, busy_ms{0};
   };
-  /// From `since_ms` on (Unix time), the earliest first; of one suite, or of all with "".
-  std::vector<Run> runs(std::int64_t since_ms = 0, const std::string& suite = "") const;
-  /// Every case of these runs, by id.
-  void for_each(std::int64_t since_ms, const std::string& suite, const std::function<void(const CaseHistory&)>& visit) const;
-  /// One case; without points when no run has planned it.
-  CaseHistory find(const std::string& id, std::int64_t since_ms = 0) const;
+  /// Runs of one suite, or of all with "", up to that start (Unix time); the earliest first.
+  std::vector<Run> runs(const std::string& suite = "", std::int64_t until_ms = INT64_MAX) const;
+  /// Every case of these runs.
+  void for_each(const std::string& suite, std::int64_t until_ms, const std::function<void(const CaseHistory&)>& visit) const;
+  /// One case in all runs; without points when none has planned it.
+  CaseHistory find(const std::string& id) const;
 
  private:
   explicit History(std::shared_ptr<Db> db) : db_(std::move(db)) {}
   struct Texts;
   Added add(const RunReader& run, Texts& texts);
-  void read(std::int64_t since_ms, const std::string& suite, std::string_view id,
+  void read(const std::string& suite, std::int64_t until_ms, std::string_view id,
             const std::function<void(const CaseHistory&)>& visit) const;
   std::shared_ptr<Db> db_;
 };
