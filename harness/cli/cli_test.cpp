@@ -19,6 +19,7 @@
 #include "cli/verb.hpp"
 #include "cli/words.hpp"
 #include "layout/template.hpp"
+#include "run/store/testing/sample.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::cli {
@@ -55,12 +56,14 @@ TEST(Selection, TextReadsBackAsTheSameSelection) {
   o.ids = {"kv/producer=a b/*", "x'y\"z", "back\\slash", "--looks-like-a-flag"};
   o.where = "dtype==bf16 && engine!='shm'";
   o.shard = "2/8";
+  o.failed = "/somewhere/last night";
   o.cover = 3;
   o.budget = 1.5;
   o.files = {"/somewhere/with blank/case.yaml"};
   const SelectOptions back = selection_from_text(to_text(o));
   EXPECT_EQ(back.suites, o.suites);
   EXPECT_EQ(back.where, o.where);
+  EXPECT_EQ(back.failed, o.failed);
   EXPECT_EQ(back.shard, o.shard);
   EXPECT_EQ(back.cover, o.cover);
   EXPECT_EQ(back.budget, o.budget);
@@ -78,6 +81,44 @@ TEST(Selection, ShardsAreChecked) {
   EXPECT_EQ(query("2/8").shards, 8);
   for (const char* wrong : {"0/8", "9/8", "2", "/8", "2/", "a/b", "1/0", "-1/2", "2/8x", "99999999999/2"})
     EXPECT_THROW(query(wrong), UsageError) << wrong;
+}
+
+/// A run of these results, or of one case that nothing has decided.
+std::string stored_run(const std::filesystem::path& folder, const std::vector<CaseResult>& results) {
+  store::RunInfo info = store::sample::info();
+  info.selection = "--suite smoke --where 'dtype == bf16'";
+  info.repro = {{"files", {"/somewhere/case.yaml"}}};
+  auto store = store::RunStore::create(folder, info, {"kvcts", "run"});
+  store.plan(results.empty() ? store::sample::plan(1) : store::sample::plan_for(results));
+  for (const CaseResult& result : results) store.record(result);
+  store.finish(store::Ending::complete, "");
+  return folder.string();
+}
+
+TEST(Selection, WhatFailedIsWhatRanAndEndedOtherwise) {
+  const store::sample::TemporaryDirectory folder;
+  SelectOptions o;
+  o.failed = stored_run(folder.path() / "mixed", store::sample::every_kind());
+  const matrix::Query query = query_of(o);
+  std::set<std::string> expected;
+  for (const CaseResult& r : store::sample::every_kind()) {
+    const bool wrong = store::is_failure(r.verdict) || r.verdict == Verdict::error || r.outcome == Outcome::error;
+    if (wrong && r.outcome != Outcome::skipped && r.outcome != Outcome::not_run) expected.insert(r.id);
+  }
+  EXPECT_GT(expected.size(), 5u);
+  EXPECT_TRUE(expected.contains("every/flaky"));
+  EXPECT_EQ(std::set(query.failed.ids.begin(), query.failed.ids.end()), expected);
+  EXPECT_EQ(query.suites, std::vector<std::string>{"smoke"});
+  EXPECT_EQ(query.files, std::vector<std::filesystem::path>{"/somewhere/case.yaml"});
+  EXPECT_TRUE(query.failed.anywhere && query.where.empty());
+  EXPECT_EQ(short_name(o), "failed in mixed");
+  o.suites = {"seeds"};
+  EXPECT_EQ(query_of(o).suites, o.suites);
+  EXPECT_FALSE(query_of(o).failed.anywhere);
+  o.failed = stored_run(folder.path() / "undecided", {});
+  EXPECT_THROW(query_of(o), NothingSelected);
+  o.failed = (folder.path() / "nowhere").string();
+  EXPECT_THROW(query_of(o), UsageError);
 }
 
 layout::Cache small_nhd() {

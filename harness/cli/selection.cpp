@@ -7,9 +7,31 @@
 
 #include "cli/exit.hpp"
 #include "cli/product.hpp"
+#include "cli/report/repro.hpp"
 #include "cli/report/text.hpp"
+#include "cli/stored.hpp"
 
 namespace kvcts::cli {
+namespace {
+
+/// Puts into the query what did not end as expected in the run of --failed. Where nothing else says where cases come from,
+/// they come from where that run had them.
+void add_failed(matrix::Query& query, const SelectOptions& options) {
+  const auto reader = store::RunReader::open(options.failed);
+  query.failed.run = options.failed;
+  reader.for_each_brief([&](const store::RunReader::Brief& one) {
+    if (one.decided && store::ended_wrong(one.outcome, one.verdict)) query.failed.ids.emplace_back(one.id);
+  });
+  if (query.failed.ids.empty()) throw NothingSelected(fmt::format("nothing failed in {}", options.failed));
+  query.failed.anywhere = options.suites.empty() && options.files.empty() && options.draw == 0;
+  if (!query.failed.anywhere) return;
+  const store::RunInfo info = reader.info();
+  // The whole matrix of what was drawn from may be too large to list.
+  if (const auto began = selection_from_text(info.selection); began.draw == 0) query.suites = began.suites;
+  for (const auto& file : report::repro_from_json(info.repro).files) query.files.emplace_back(file);
+}
+
+}  // namespace
 
 void declare_selection(Command& command, SelectOptions& options) {
   command.add_option("--suite", options.suites, "Suite to take cases from (`kvcts list` shows them); repeatable")
@@ -20,6 +42,10 @@ void declare_selection(Command& command, SelectOptions& options) {
       .add_option("--where", options.where,
                   "Keep cases for which this axis expression holds, e.g. 'dtype == bf16 && engine != shm'")
       .type_name("EXPR");
+  command
+      .add_option("--failed", options.failed,
+                  "Keep cases that did not end as expected in the run in this folder; give its --engine and --seed again")
+      .type_name("RUN");
   const auto draw =
       command.add_option("--draw", options.draw, "Take N random points of the suites' matrix instead of the suites")
           .type_name("N")
@@ -49,7 +75,8 @@ void take_subjects(SelectOptions& options) {
   if (!options.engine.empty()) take_plugin(options.engine), theirs.emplace_back(plugin_suite);
   for (const auto& [subject, named] : {std::pair(connector_subject, options.connector), {store_subject, options.store}})
     if (!named.empty()) take_subject(subject, named), theirs.emplace_back(subject.suite);
-  if (options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty())
+  if (options.suites.empty() && options.ids.empty() && options.where.empty() && options.files.empty() &&
+      options.failed.empty())
     options.suites = std::move(theirs);
 }
 
@@ -63,6 +90,7 @@ matrix::Query query_of(const SelectOptions& options) {
   query.cover = options.cover;
   query.budget_s = options.budget;
   for (const auto& file : options.files) query.files.emplace_back(file);
+  if (!options.failed.empty()) opening([&] { add_failed(query, options); });
   if (options.shard.empty()) return query;
   const char *at = options.shard.data(), *end = at + options.shard.size();
   const auto first = std::from_chars(at, end, query.shard);
@@ -82,6 +110,7 @@ std::string to_text(const SelectOptions& options) {
   for (const auto& s : options.suites) add("--suite", s);
   for (const auto& i : options.ids) add("--id", i);
   if (!options.where.empty()) add("--where", options.where);
+  if (!options.failed.empty()) add("--failed", std::filesystem::absolute(options.failed).lexically_normal().string());
   if (options.draw > 0) add("--draw", std::to_string(options.draw));
   if (options.draw > 0 && options.draw_seed != SelectOptions().draw_seed)
     add("--draw-seed", std::to_string(options.draw_seed));
@@ -127,6 +156,10 @@ SelectOptions selection_from_text(const std::string& text) {
 std::string short_name(const SelectOptions& options) {
   std::vector<std::string> parts = options.suites;
   for (const auto& f : options.files) parts.push_back(std::filesystem::path(f).filename().string());
+  if (parts.empty() && !options.failed.empty()) {
+    const auto run = std::filesystem::path(options.failed + "/").lexically_normal().parent_path();
+    return "failed in " + run.filename().string();
+  }
   if (parts.empty())
     return options.ids.size() == 1 && options.ids[0].find_first_of("*?[") == std::string::npos ? options.ids[0] : "full";
   return fmt::format("{}", fmt::join(parts, "+"));

@@ -14,6 +14,7 @@ namespace kvcts::cli {
 struct SelectOptions {
   std::vector<std::string> suites, ids, files;
   std::string where, shard;
+  std::string failed;  ///< folder of a run; "" = none
   int cover{0};
   std::string engine, connector, store;  ///< under test; not in to_text(): variables go with that (cli/product.hpp)
   std::int64_t draw{0};
@@ -21,14 +22,14 @@ struct SelectOptions {
   double budget{0};
 };
 
-/// Declares --suite, --id, --where, --draw, --draw-seed, --cover, --shard, --budget and --file.
+/// Declares --suite, --id, --where, --failed, --draw, --draw-seed, --cover, --shard, --budget and --file.
 void declare_selection(Command& command, SelectOptions& options);
 
 /// Declares --engine, --connector and --store; take_subjects() takes up what they name, whose suites are selected where
 /// nothing else is. Throws UsageError.
 void declare_subjects(Command& command, SelectOptions& options);
 void take_subjects(SelectOptions& options);
-/// Throws UsageError on a bad shard, catalogue::Error on unknown names and bad files.
+/// Reads the run of --failed. Throws UsageError on a bad shard or run, NothingSelected where nothing failed in it.
 matrix::Query query_of(const SelectOptions& options);
 
 /// The options as a command line: what people read in reports, and what --resume reads back.

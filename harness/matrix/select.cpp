@@ -140,6 +140,14 @@ class Gatherer {
     suite_ = 0;
   }
 
+  /// A case whose whole id is written out.
+  void add_id(const std::string& id) {
+    if (!is_matrix_id(id)) return add_written(id);
+    const Point point = point_from_id(state_.space, id);
+    add_point(point, state_.constraints->check(point));
+  }
+
+ private:
   // An id of a case file, found in any folder of case files.
   void add_written(const std::string& id) {
     const std::string base = id.substr(0, id.find('#'));
@@ -154,7 +162,6 @@ class Gatherer {
     throw Error("expected the id of a case, found '" + id.substr(0, 200) + "'" + catalogue::suggestion(id, known));
   }
 
- private:
   void add_spec(CaseSpec spec) {
     const auto [it, fresh] = seen_ids_.emplace(spec.id, spec.declared_by);
     if (!fresh) {
@@ -265,6 +272,26 @@ Keep by_expression(State& state, std::shared_ptr<const Expression> where) {
   };
 }
 
+Keep by_failed(const State& state, const Failed& failed) {
+  return [&state, ids = std::set<std::string>(failed.ids.begin(), failed.ids.end())](const Item& item) {
+    return ids.contains(state.id(item));
+  };
+}
+
+/// What failed and is not there yet, e.g. because it was drawn.
+void add_failed(const State& state, Gatherer& gatherer, const Failed& failed) {
+  std::set<std::string> missing(failed.ids.begin(), failed.ids.end());
+  for (const Item& item : state.items) missing.erase(state.id(item));
+  for (const std::string& id : missing) {
+    try {
+      gatherer.add_id(id);
+    } catch (const Error& e) {
+      throw Error("'" + id.substr(0, 200) + "' failed in " + failed.run +
+                  ", but the catalogue no longer has it: " + e.what());
+    }
+  }
+}
+
 /// Cases that differ only in arch share one execution, so they are in one shard.
 Keep by_shard(const State& state, int shard, int shards) {
   return [&state, shard, shards](const Item& item) {
@@ -369,21 +396,16 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   const bool all_written_out =
       !query.ids.empty() && std::none_of(query.ids.begin(), query.ids.end(), [](const auto& id) { return is_glob(id); });
   std::vector<std::string> globs;
-  if (query.draw == 0 && query.suites.empty() && query.files.empty() && all_written_out) {
-    for (const auto& id : query.ids) {
-      if (is_matrix_id(id)) {
-        const Point point = point_from_id(state->space, id);
-        gatherer.add_point(point, state->constraints->check(point));
-      } else {
-        gatherer.add_written(id);
-      }
-    }
+  if (query.draw == 0 && query.suites.empty() && query.files.empty() && !query.failed.anywhere && all_written_out) {
+    for (const auto& id : query.ids) gatherer.add_id(id);
   } else {
     std::vector<std::string> suites = query.suites;
-    if (suites.empty() && query.files.empty()) suites = {query.ids.empty() && query.where.empty() ? "smoke" : "full"};
+    if (suites.empty() && query.files.empty() && !query.failed.anywhere)
+      suites = {query.ids.empty() && query.where.empty() ? "smoke" : "full"};
     for (const auto& suite : suites) gatherer.add_suite(suite);
     if (query.draw > 0) gatherer.draw(query.draw, query.draw_seed, where.get());
     for (const auto& file : query.files) gatherer.add_file(file, "");
+    if (query.failed.anywhere) add_failed(*state, gatherer, query.failed);
     globs = query.ids;
   }
   state->considered = static_cast<std::int64_t>(state->items.size());
@@ -395,6 +417,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
     narrow(*state, by_id(*state, globs), "the id " + shown);
   }
   if (where) narrow(*state, by_expression(*state, where), "the expression '" + query.where + "'");
+  if (!query.failed.run.empty()) narrow(*state, by_failed(*state, query.failed), "what failed in " + query.failed.run);
   if (query.cover > 0) cover_items(*state, query.cover);
   if (query.shards > 1) {
     const Keep keep = by_shard(*state, query.shard, query.shards);

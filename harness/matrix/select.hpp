@@ -1,5 +1,5 @@
-// Selects cases: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a budget.
-// Each step narrows the one before.
+// Selects cases: suites (or random points of their matrix), id globs, an axis expression, what failed in a run, a cover, a
+// shard and a budget. Each step narrows the one before.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,13 @@
 
 namespace kvcts::matrix {
 
+/// What failed in a run.
+struct Failed {
+  std::string run;               ///< its folder; "" = none, and no case is left out for it
+  std::vector<std::string> ids;  ///< those of its cases that failed
+  bool anywhere{false};          ///< also those that no suite and no file of the query holds: they must exist
+};
+
 struct Query {
   std::vector<std::string> suites;  ///< empty: fully written ids are found anywhere; else "smoke", or "full" when there is
                                     ///< an id glob or an expression
@@ -20,6 +27,7 @@ struct Query {
   std::int64_t draw{0};             ///< n > 0: instead of the suites' cases, n random points of their matrix blocks'
                                     ///< products that `where` keeps and no constraint stops
   std::uint64_t draw_seed{1};       ///< the first n points of a seed are the same for every larger draw
+  Failed failed;                    ///< keep only these
   int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
   double budget_s{0};               ///< > 0: only as many of the first cases as fit into that many estimated seconds

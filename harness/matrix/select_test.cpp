@@ -243,6 +243,29 @@ TEST(Select, IdsThatAreWrittenOutNeedNoSuite) {
   EXPECT_TRUE(select(committed(), query).empty());
 }
 
+TEST(Select, WhatFailedNarrowsOrIsFoundAnywhere) {
+  const Selection smoke = select(committed(), suite("smoke"));
+  const std::string drawn = "kv/producer=vllm-mla/geometry=mla-320";  // not in smoke
+  ASSERT_FALSE(ids(smoke).contains(drawn));
+  Query query = suite("smoke");
+  query.failed = {"runs/night", {smoke.id(7), smoke.id(3), drawn}, false};
+  EXPECT_EQ(ids(select(committed(), query)), (std::set{smoke.id(3), smoke.id(7)}));
+  query.failed.anywhere = true;
+  EXPECT_EQ(ids(select(committed(), query)), (std::set{smoke.id(3), smoke.id(7), drawn}));
+  query.ids = {"*mla-320"};
+  EXPECT_EQ(ids(select(committed(), query)), std::set{drawn});
+  query.suites.clear(), query.ids = {smoke.id(3)};
+  EXPECT_EQ(ids(select(committed(), query)), std::set{smoke.id(3)});
+  query.where = "dtype == fp16 && dtype == bf16", query.ids.clear();
+  EXPECT_TRUE(select(committed(), query).empty());
+  query.where.clear(), query.failed.ids = {"faults/gone"};
+  EXPECT_TRUE(error_of([&] {
+                select(committed(), query);
+              }).starts_with("'faults/gone' failed in runs/night, but the catalogue no longer has it: expected the id"));
+  query = suite("smoke"), query.failed = {"runs/night", {drawn}, false};
+  EXPECT_TRUE(select(committed(), query).why_empty().starts_with("what failed in runs/night removed the last"));
+}
+
 TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
   Query query = suite("smoke");
   query.where = "dtype == fp16 && dtype == bf16";

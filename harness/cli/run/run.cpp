@@ -334,15 +334,15 @@ class Run {
 };
 
 /// What a sitting needs to run the cases of its run again, and its --resume to go on.
-report::Repro repro_of(const RunOptions& options) {
+report::Repro repro_of(const RunOptions& options, const matrix::Query& query) {
   report::Repro repro = report::repro_here(options.cases);
-  for (const auto& file : options.select.files) repro.files.push_back(fs::absolute(file).lexically_normal().string());
+  for (const auto& file : query.files) repro.files.push_back(fs::absolute(file).lexically_normal().string());
   repro.seed = options.seed.value_or(0);
   return repro;
 }
 
 /// The store of the run and the plan it was made with.
-store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int64_t left_out) {
+store::RunStore open_store(const RunOptions& options, const matrix::Query& query, const Plan& plan, std::int64_t left_out) {
   if (!options.resume.empty()) return opening([&] { return store::RunStore::open(options.resume, command_line()); });
   store::RunInfo info;
   info.suite = short_name(options.select);
@@ -356,7 +356,6 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int
   if (plan.selection().whole() > 0) {
     SelectOptions whole = options.select;
     whole.shard.clear();
-    const matrix::Query query = query_of(options.select);
     info.part = {{"shard", query.shard},
                  {"shards", query.shards},
                  {"whole", plan.selection().whole()},
@@ -365,7 +364,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int
   }
   info.machine = doctor::machine();
   info.provenance = provenance(catalogue::find_cases(options.cases), process::golden_folder());
-  info.repro = report::to_json(repro_of(options));
+  info.repro = report::to_json(repro_of(options, query));
   std::string folder_name = info.suite;
   for (char& c : folder_name) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '-';
@@ -456,7 +455,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     left_out = chosen.left_out;
     tonight = chosen.words();
   }
-  store::RunStore store = open_store(options, plan, left_out);
+  store::RunStore store = open_store(options, query, plan, left_out);
   if (rotation && !options.resume.empty()) plan.keep(planned_in(store.reader(), plan));
   if (!options.resume.empty()) {
     std::vector<store::PlannedCase> planned;

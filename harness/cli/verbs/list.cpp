@@ -108,7 +108,8 @@ Action declare(Command& command, const Globals& globals) {
     take_subjects(*select);
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() ||
-                          !select->where.empty() || select->cover > 0 || !select->shard.empty() || select->budget > 0;
+                          !select->where.empty() || !select->failed.empty() || select->cover > 0 || !select->shard.empty() ||
+                          select->budget > 0;
     if (!anything) return static_cast<int>(list_suites(cat, globals));
     const Selection s = matrix::select(cat, query_of(*select));
     if (s.empty()) throw NothingSelected(s.why_empty());

@@ -60,8 +60,8 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag :
-       {"--suite", "--engine", "--connector", "--store", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard",
-        "--budget", "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
+       {"--suite", "--engine", "--connector", "--store", "--id", "--where", "--failed", "--draw", "--draw-seed", "--cover",
+        "--shard", "--budget", "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {
@@ -69,10 +69,10 @@ Action declare(Command& command, const Globals& globals) {
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
     take_subjects(o->select);
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
-        o->select.where.empty()) {
+        o->select.where.empty() && o->select.failed.empty()) {
       throw UsageError(
-          "expected a selection: --suite, --engine, --connector, --store, --id, --where or --file (`kvcts list --help`), or "
-          "--resume");
+          "expected a selection: --suite, --engine, --connector, --store, --id, --where, --failed or --file (`kvcts list "
+          "--help`), or --resume");
     }
     o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);
     const catalogue::Catalogue cat(catalogue::find_cases(o->cases), additions_here(o->cases));

@@ -55,7 +55,8 @@ int run(SabotageOptions options, const Globals& globals) {
     return exit_as_expected;
   }
   auto& select = options.select;
-  const bool selected = !(select.suites.empty() && select.ids.empty() && select.files.empty() && select.where.empty());
+  const bool selected = !(select.suites.empty() && select.ids.empty() && select.files.empty() && select.where.empty() &&
+                          select.failed.empty());
   const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
     const matrix::Selection selection = matrix::select(catalogue, query_of(of));
     if (selection.empty()) throw NothingSelected(selection.why_empty());

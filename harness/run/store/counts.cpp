@@ -8,6 +8,10 @@ bool was_executed(Outcome outcome) {
 
 bool is_failure(Verdict verdict) { return verdict == Verdict::unexpected || verdict == Verdict::expired_waiver; }
 
+bool ended_wrong(Outcome outcome, Verdict verdict) {
+  return was_executed(outcome) && (is_failure(verdict) || outcome == Outcome::error || verdict == Verdict::error);
+}
+
 std::int64_t failures(const Counts& counts) {
   return counts.of(Verdict::unexpected) + counts.of(Verdict::expired_waiver) + counts.missing;
 }

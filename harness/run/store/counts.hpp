@@ -41,6 +41,8 @@ struct Counts {
 bool was_executed(Outcome outcome);
 /// Is it neither an expected nor a known outcome? ERROR is the suite's own fault, not a failure of what is tested.
 bool is_failure(Verdict verdict);
+/// Did it run, or fail to, and end otherwise than it should? What was skipped or not run did not.
+bool ended_wrong(Outcome outcome, Verdict verdict);
 
 /// Ids whose verdict is a failure: unexpected, expired waiver, or planned and absent. XPASS is good news for the
 /// user, so it is no failure, but reports name it; ERROR is the suite's own and counted separately.
