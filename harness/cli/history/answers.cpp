@@ -16,7 +16,7 @@ using report::median;
 using store::Mark;
 
 constexpr std::size_t least_before = 5, least_after = 5, most_nights = 60;
-constexpr double least_ratio = 1.3, least_share = 0.85, chance_of_new = 0.05, chance_of_slow = 0.01;
+constexpr double least_ratio = 1.3, least_share = 0.85, chance_of_new = 0.01, chance_of_slow = 0.01;
 constexpr std::size_t short_streak = 2;
 
 bool ran(const Point& p) { return p.mark != Mark::not_run; }
@@ -125,6 +125,8 @@ std::map<std::size_t, std::vector<Series*>> slower_cases(std::vector<Series>& al
   return out;
 }
 
+report::Times as_times(double log_ns) { return {static_cast<std::int64_t>(std::exp(log_ns) * 1e6), 0}; }
+
 /// Its medians before a run and since then.
 std::pair<double, double> split(const Series& s, std::size_t run) {
   const auto at = std::lower_bound(s.runs.begin(), s.runs.end(), run) - s.runs.begin();
@@ -132,54 +134,58 @@ std::pair<double, double> split(const Series& s, std::size_t run) {
   return {median({s.values.begin(), s.values.begin() + at}), median({s.values.begin() + at, s.values.end()})};
 }
 
+/// The night that most have.
+std::size_t most(const std::map<std::size_t, std::int64_t>& counts) {
+  return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+}
+
 std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
   std::erase_if(all, [](const Series& s) { return s.values.size() < least_before + least_after; });
   if (all.empty()) return {};
-  std::map<std::size_t, std::vector<Series*>> since = slower_cases(all, nights);
-  std::set<const Series*> slow;
-  for (const auto& [night, cases] : since) slow.insert(cases.begin(), cases.end());
+  std::map<const Series*, std::size_t> since;  // not yet told
+  std::map<std::size_t, std::int64_t> counts;
+  for (const auto& [night, cases] : slower_cases(all, nights))
+    for (const Series* s : cases) since[s] = night, ++counts[night];
+  const std::map<const Series*, std::size_t> slow = since;
   std::vector<Slow> out;
   while (!since.empty()) {
-    // Noise moves the first slow night of a case: those near the night that most cases have are of the same change.
-    const auto most = std::max_element(since.begin(), since.end(),
-                                       [](const auto& x, const auto& y) { return x.second.size() < y.second.size(); });
-    const std::size_t night = most->first;
-    std::map<std::string, const Series*> left;
-    for (std::size_t near = night - std::min(night, least_after); near <= night + least_after; ++near) {
-      if (const auto found = since.find(near); found != since.end()) {
-        for (const Series* s : found->second) left.emplace(s->id, s);
-        since.erase(found);
-      }
-    }
+    const std::size_t night = most(counts);
+    // What the cases of that night share. Noise moves a case's own night: a group takes all of its cases.
     report::Pace pace;
-    const auto ns = [](double v) { return report::Times{static_cast<std::int64_t>(std::exp(v) * 1e6), 0}; };
     for (const Series& s : all) {
-      if (slow.contains(&s) && !left.contains(s.id)) continue;  // since another night
+      const auto at = slow.find(&s);
+      if (at != slow.end() && std::max(at->second, night) - std::min(at->second, night) > least_after) continue;
       const auto [before, after] = split(s, night);
-      pace.add(ns(before), ns(after), pace.values(s.axes));
+      pace.add(as_times(before), as_times(after), pace.values(s.axes));
     }
-    const auto take = [&](const std::string& group, const std::function<bool(const Series&)>& member) {
+    const auto take = [&](const std::string& group, const std::function<bool(const Series&, double)>& member) {
       Slow one{group, night, 1, {}};
       std::vector<double> ratios;
+      std::map<std::size_t, std::int64_t> own;
       for (const Series& s : all) {
-        if (!left.contains(s.id) || !member(s)) continue;
+        const auto at = since.find(&s);
+        if (at == since.end()) continue;
         const auto [before, after] = split(s, night);
-        one.ids.push_back(s.id), ratios.push_back(after - before);
-        left.erase(s.id);
+        if (!member(s, after - before)) continue;
+        one.ids.push_back(s.id), ratios.push_back(after - before), ++own[at->second];
+        --counts[at->second];
+        since.erase(at);
       }
       if (ratios.empty()) return;
-      one.ratio = std::exp(median(ratios));
+      one.since = most(own), one.ratio = std::exp(median(ratios));
       out.push_back(std::move(one));
     };
     for (const report::Slower& group : pace.slower()) {
-      take(group.group, [&](const Series& s) {
-        return std::all_of(group.values.begin(), group.values.end(),
-                           [&](const auto& v) { return s.axes.value(v.first, nlohmann::json()) == v.second; });
+      const double half = std::log(group.ratio / group.others) / 2;
+      take(group.group, [&](const Series& s, double ratio) {
+        return ratio > half && std::ranges::all_of(group.values, [&](const auto& v) {
+                 return s.axes.value(v.first, nlohmann::json()) == v.second;
+               });
       });
     }
-    take("", [](const Series&) { return true; });
+    take("", [&](const Series& s, double) { return since.at(&s) == night; });
   }
-  std::stable_sort(out.begin(), out.end(), [](const Slow& x, const Slow& y) { return x.since > y.since; });
+  std::ranges::stable_sort(out, std::greater(), &Slow::since);
   return out;
 }
 

@@ -52,7 +52,7 @@ std::string strip(const std::vector<Point>& points);
 
 /// What began, or failed at times, since then (Unix time), by all nights of one suite, or of all with "", up to `until_ms`.
 ///   new: all nights since its first bad one fail, and one before was good. A case that had failed before counts only when
-///   as many failures in a row have less than 5 % probability at the rate that it was seen with (wilson()).
+///   as many failures in a row have less than 1 % probability at the rate that it was seen with (wilson()).
 ///   flaky: a night with FLAKY, or at most two failing nights between good ones.
 ///   slow: at least five nights before and five after; of those after nearly all, of those before hardly any are beyond the
 ///   middle of their two medians, which are a factor of 1.3 apart: by chance, so many nights have less than 1 % probability
