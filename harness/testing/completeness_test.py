@@ -177,7 +177,7 @@ def budgets(bench: Bench) -> None:
     bench.run(0, "--suite", "history", "--budget", "0.3", "--allow-incomplete", says="left out by --budget")
     slow = "engine: fixture\nengine_options: {fault: sleep, phase: transfer, delay_us: 1500000}\ndeadlines: {transfer: 20s}"
     file = str(bench.file("slow", slow, slow + "\nseed: 5", slow + "\nseed: 7", slow + "\nseed: 9"))
-    out = bench.run(5, "--file", file, "--budget", "1", says="not run (budget of 1 s used up)")
+    out = bench.run(5, "--file", file, "--budget", "1", says="not run: budget of 1 s used up")
     bench.run(0, "--resume", str(out), "--allow-incomplete", says="Incomplete (")
     required = bench.run(
         1,

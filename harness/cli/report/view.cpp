@@ -133,7 +133,7 @@ std::string headline(const store::Counts& c) {
   add(c.of(Verdict::xpass), "passed against a waiver (XPASS)");
   add(c.of(Verdict::xfail), "waived (XFAIL)");
   add(c.of(Verdict::skipped), "skipped" + lack_words(c));
-  add(c.of(Verdict::not_run) - c.missing, "not run" + (c.stopped.empty() ? "" : " (" + c.stopped + ")"));
+  add(c.of(Verdict::not_run) - c.missing, "not run" + (c.stopped.empty() ? "" : ": " + c.stopped));
   if (open) add(c.of(Outcome::unsupported), "unsupported");
   add(c.left_out, "left out by --budget");
   if (!c.not_isolated.empty() && store::ran(c) > 0) out += fmt::format("; not isolated ({})", c.not_isolated);

@@ -105,21 +105,21 @@ class Run {
     for (const Item& item : plan_.items()) {
       if (!item.decided || !wanted.contains(item.planned.id)) continue;
       store_.record(*item.decided);
-      console_.finished(*item.decided);
+      finished(*item.decided);
     }
     Queue queue = queue_of(plan_, wanted);
     long_first(queue);
     supervisor::Summary summary;
     if (!queue.leaders.empty()) summary = supervise(queue, options_.repeat, false);
     std::string note = tonight;
-    if (options_.retries > 0 && !summary.interrupted && !out_of_time_ && !failure_) {
+    if (options_.retries > 0 && !summary.interrupted && stopped_.empty() && !failure_) {
       std::string retried;
       const Queue again = failed_queue(retried);
       if (!retried.empty()) console_.say(retried);
       note += (note.empty() || retried.empty() ? "" : "; ") + retried;
       if (!again.leaders.empty()) summary = supervise(again, options_.retries, true);
     }
-    if (!summary.interrupted && !out_of_time_ && !failure_)
+    if (!summary.interrupted && stopped_.empty() && !failure_)
       guarded([&] {
         if (const std::string words = try_alone(plan_, store_, supervisor_options()); !words.empty()) console_.say(words);
       });
@@ -128,9 +128,9 @@ class Run {
     for (const auto& left : summary.left_behind) fmt::print(stderr, "kvcts run: a process could not be ended: {}\n", left);
     if (summary.interrupted) {
       store_.finish(store::Ending::interrupted, "interrupted");
-    } else if (out_of_time_) {
-      fail_required(fmt::format("budget of {} s used up", options_.select.budget));
-      store_.finish(store::Ending::budget, fmt::format("budget of {} s used up", options_.select.budget));
+    } else if (!stopped_.empty()) {
+      fail_required(stopped_);
+      store_.finish(store::Ending::budget, stopped_);
     } else {
       store_.finish(store::Ending::complete, note);
     }
@@ -201,12 +201,25 @@ class Run {
     };
     handlers.on_message = [&](const std::string& line) { console_.say(line); };
     handlers.stop = [&] {
-      if (options_.select.budget > 0 && Clock::now() > end_) out_of_time_ = true;
-      return out_of_time_ || failure_ != nullptr;
+      if (stopped_.empty()) stopped_ = why_stop(retry);
+      return !stopped_.empty() || failure_ != nullptr;
     };
     const supervisor::Summary summary = supervisor::run_cases(jobs, options, handlers);
     open_.clear();  // what an interruption left half tried: where something failed, it is stored
     return summary;
+  }
+
+  /// Why no further case is started; "" = there is no reason. A retry is no further case.
+  std::string why_stop(bool retry) const {
+    if (options_.select.budget > 0 && Clock::now() > end_)
+      return fmt::format("budget of {} s used up", options_.select.budget);
+    if (retry || options_.max_failures == 0 || failures_ < options_.max_failures) return "";
+    return fmt::format("stopped after {} (--max-failures)", report::plural(options_.max_failures, "failure"));
+  }
+
+  void finished(const CaseResult& result) {
+    console_.finished(result);
+    failures_ += store::ended_wrong(result.outcome, result.verdict);
   }
 
   /// Tries of one execution on their way: of each of the cases that share it.
@@ -245,7 +258,7 @@ class Run {
       if (!whole) continue;
       if (whole->tries.made > 1) plan_.judge(*whole, plan_.items()[members[m]]);
       guarded([&] { open.stored ? store_.replace(*whole) : store_.record(*whole); });
-      if (last && !retry) console_.finished(*whole);
+      if (last && !retry) finished(*whole);
       if (rotation_ != nullptr) rotation_->saw(*whole, store::now_ms());
     }
     open.stored = true;
@@ -330,7 +343,8 @@ class Run {
   std::exception_ptr failure_;
   const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{
       Clock::now() + std::chrono::duration<double>(options_.select.budget)};
-  bool out_of_time_{false};
+  std::int64_t failures_{0};  ///< of this sitting
+  std::string stopped_;       ///< why it started no further case
 };
 
 /// What a sitting needs to run the cases of its run again, and its --resume to go on.

@@ -25,6 +25,7 @@ struct RunOptions {
   std::string rotate;                    ///< file that remembers what was run when; "" = none
   std::int64_t repeat{1};                ///< tries of every case
   std::int64_t retries{0};               ///< further tries of every case that failed
+  std::int64_t max_failures{0};          ///< after so many a sitting starts no further case; 0 = no limit
   bool json{false};
   std::function<void(Plan&)> amend;  ///< what comes to the plan beside the selection; the same for every sitting
   std::function<nlohmann::json(const ResolvedCase&)> view;     ///< what workers learn of a case; {}: worker_view()

@@ -47,6 +47,11 @@ Action declare(Command& command, const Globals& globals) {
                   "Record in FILE when each case last ran; --budget then prefers cases that never ran, changed, or failed "
                   "before, then the least recently run")
       .type_name("FILE");
+  command
+      .add_option("--max-failures", o->max_failures,
+                  "Start no further case after N that did not end as expected; the rest is NOT_RUN until --resume")
+      .type_name("N")
+      .range(std::int64_t{1}, std::int64_t{1'000'000'000});
   // Read where the run's story is read: a store keeps the words of each sitting.
   command
       .add_flag(store::allow_incomplete_flag,

@@ -33,7 +33,7 @@ std::string reason_not_run(const Session* last, bool by_case) {
     case Ending::interrupted:
       return "the run was interrupted" + (last->reason.empty() ? "" : ": " + last->reason);
     case Ending::budget:
-      return "the budget was exhausted" + (last->reason.empty() ? "" : ": " + last->reason);
+      return last->reason.empty() ? "the budget was exhausted" : last->reason;
   }
   return "?";
 }

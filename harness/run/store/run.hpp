@@ -32,7 +32,7 @@ struct RunInfo {
 /// Marks a sitting that may end with status 0 although something planned was not run.
 inline constexpr const char* allow_incomplete_flag = "--allow-incomplete";
 
-/// How a sitting ended. A sitting without an ending was killed.
+/// How a sitting ended; budget: it was to start no further case (--budget, --max-failures). Without an ending: killed.
 enum class Ending : std::uint8_t { complete, interrupted, budget };
 std::string_view name(Ending ending);
 
@@ -42,7 +42,7 @@ struct Session {
   std::int64_t pid{0};
   std::int64_t started_ms{0}, ended_ms{0};  ///< Unix time; ended_ms of a killed one is that of its last commit
   std::optional<Ending> ending;
-  std::string reason;  ///< of an early end: "budget of 60 s used up", "SIGINT"
+  std::string reason;  ///< of an early end: "budget of 60 s used up", "stopped after 1 failure (--max-failures)", "SIGINT"
 };
 
 /// A case that the run must decide.
