@@ -191,6 +191,11 @@ std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
 
 }  // namespace
 
+nlohmann::json axes_of(const CaseHistory& one) {
+  auto out = nlohmann::json::parse(one.axes.empty() ? "{}" : one.axes, nullptr, false);
+  return out.is_object() ? out : nlohmann::json::object();
+}
+
 std::string strip(const std::vector<Point>& points) {
   std::string out;
   for (const Point& p : points) out += static_cast<char>(p.mark);
@@ -221,7 +226,7 @@ Answers answers(const History& history, std::int64_t since_ms, const std::string
         if (fails(*p)) ++flaky.failed, flaky.ending = p->ending, flaky.last = p->run;
       out.flaky.push_back(std::move(flaky));
     }
-    Series series{one.id, nlohmann::json::parse(one.axes.empty() ? "{}" : one.axes, nullptr, false), {}, {}};
+    Series series{one.id, axes_of(one), {}, {}};
     for (const Point* p : nights) {
       if (p->run < first_timed || p->ns <= 0) continue;
       series.runs.push_back(p->run), series.values.push_back(std::log(static_cast<double>(p->ns)));

@@ -47,6 +47,8 @@ struct Answers {
 
 /// "2026-11-01", in UTC.
 std::string day(const History::Run& run);
+/// {"engine": "acme", ...}
+nlohmann::json axes_of(const CaseHistory& one);
 /// A letter a point.
 std::string strip(const std::vector<Point>& points);
 

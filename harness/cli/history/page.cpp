@@ -125,8 +125,8 @@ report::Nights nights_before(const History& history, const store::RunInfo& run) 
     for (const Point& p : one.points)
       if (p.ns > 0) times.push_back(static_cast<double>(p.ns));
     const double own = times.empty() ? 0 : report::median(std::move(times));
-    const auto axes = nlohmann::json::parse(one.axes.empty() ? "{}" : one.axes, nullptr, false);
-    Trend& trend = engines.try_emplace(axes.is_object() ? axes.value("engine", "other") : "other", shown).first->second;
+    const nlohmann::json engine = axes_of(one).value("engine", nlohmann::json("other"));
+    Trend& trend = engines.try_emplace(engine.is_string() ? engine.get<std::string>() : engine.dump(), shown).first->second;
     for (const Point& p : one.points) {
       if (p.run < first) continue;
       letters[p.run - first] = static_cast<char>(p.mark);

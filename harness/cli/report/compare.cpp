@@ -71,7 +71,9 @@ Cases cases_of(const store::RunReader& reader, Pace& pace) {
     out.all.push_back(case_of(row, pace));
     const json& facts = row.result.facts;
     const auto version = [&](const char* kind, const json& of) {
-      if (of.is_string()) out.versions[fmt::format("{} {}", kind, facts.value(kind, ""))] = of.get<std::string>();
+      const auto name = facts.find(kind);
+      if (of.is_string() && name != facts.end() && name->is_string())
+        out.versions[fmt::format("{} {}", kind, name->get<std::string>())] = of.get<std::string>();
     };
     if (facts.contains("engine_version")) version("engine", facts["engine_version"]);
     if (const auto program = facts.find("connector_program"); program != facts.end() && program->is_object())

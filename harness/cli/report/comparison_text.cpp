@@ -9,7 +9,7 @@
 namespace kvcts::report {
 namespace {
 
-constexpr std::size_t lines_shown = 3, causes_shown = 15, linked_shown = 20, differences_shown = 8;
+constexpr std::size_t causes_shown = 15, linked_shown = 20, differences_shown = 8;
 constexpr double busy = 1.5;  // from here on, a run's pace is worth a line
 
 std::string run_words(const store::RunInfo& info) {
@@ -138,14 +138,11 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
       if (!words.empty())
         out << fmt::format("  {}{}\n", visible(words),
                            cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
-      for (std::size_t n = 0; n < cases.size() && n < lines_shown; ++n) {
-        out << "    "
-            << visible(to_run_again(change) ? repro.line(cases[n]->id, Again{tries_to_see(cases[n]->after->tries)})
-                                            : cases[n]->id)
-            << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
-      }
-      if (cases.size() > lines_shown)
-        out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(lines_shown)));
+      const Changed& first = *cases.front();  // --json and the page have them all
+      out << "    "
+          << visible(to_run_again(change) ? repro.line(first.id, Again{tries_to_see(first.after->tries)}) : first.id)
+          << (change == Change::renamed ? ", " + visible(words_of(first)) : "")
+          << (cases.size() > 1 ? fmt::format("   and {} more", thousands(std::ssize(cases) - 1)) : "") << '\n';
     }
     if (causes.size() > causes_shown)
       out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
