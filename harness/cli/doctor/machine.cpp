@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "cli/doctor/doctor.hpp"
+#include "engines/transport/packages.hpp"
 #include "process/installation.hpp"
 
 namespace kvcts::cli::doctor {
@@ -27,11 +28,12 @@ void add_packages(const fs::path& folder, const std::string& prefix, json& packa
 json packages() {
   json found = json::object();
   const fs::path root = fs::path(process::find_python()).parent_path().parent_path();
-  if (root.empty()) return found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "lib", error))
-    add_packages(entry.path() / "site-packages", "", found);
-  for (const auto& entry : fs::directory_iterator(root / "engines", error))
+  if (!root.empty()) {
+    for (const auto& entry : fs::directory_iterator(root / "lib", error))
+      add_packages(entry.path() / "site-packages", "", found);
+  }
+  for (const auto& entry : fs::directory_iterator(transport::packages_folder(), error))
     add_packages(entry.path(), "engines/" + entry.path().filename().string() + "/", found);
   return found;
 }

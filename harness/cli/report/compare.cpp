@@ -273,11 +273,11 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
                    [](const Changed& x, const Changed& y) { return x.change < y.change; });
   out.slower = pace.slower();
   out.pace = pace.of_all(), out.pace_of_suite = pace.of_suite();
-  out.differs = store::differences(out.before, out.after);
   for (const auto& [subject, version] : now_cases.versions) {
     const auto was = was_cases.versions.find(subject);
     if (was != was_cases.versions.end() && was->second != version) out.differs.push_back({subject, was->second, version});
   }
+  for (store::Difference& one : store::differences(out.before, out.after)) out.differs.push_back(std::move(one));
   return out;
 }
 

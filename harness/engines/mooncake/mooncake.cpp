@@ -40,7 +40,6 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t default_window = 1024;  // size of Mooncake's own queue
 constexpr auto patience_at_close = 2s;          // for batches released while running
-constexpr const char* dash = "mooncake-";
 
 /// Options that set Mooncake's variables, so that a case may vary them.
 constexpr std::pair<const char*, const char*> settings[] = {{"status_timeout", "MC_TCP_STATUS_TIMEOUT_SEC"},
@@ -128,10 +127,7 @@ class MooncakeEngine {
   static constexpr const char* engine_name = "mooncake";
   /// The package's. A consumer with another package reports it among its facts.
   static const char* engine_version() {
-    static const std::string version = [] {
-      const std::string package = chosen_package();
-      return package.starts_with(dash) ? package.substr(std::string_view(dash).size()) : std::string("none chosen");
-    }();
+    static const std::string version = transport::package_version(chosen_package());
     return version.c_str();
   }
 

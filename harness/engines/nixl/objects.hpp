@@ -71,11 +71,7 @@ inline void check(Status status, const char* what) {
 
 /// The package's version: NIXL does not report its own.
 inline const char* package_version() {
-  static const std::string version = [] {
-    const std::string package = chosen_package();
-    const auto dash = package.find('-');
-    return dash == std::string::npos ? std::string("none chosen") : package.substr(dash + 1);
-  }();
+  static const std::string version = transport::package_version(chosen_package());
   return version.c_str();
 }
 

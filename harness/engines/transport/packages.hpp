@@ -52,6 +52,24 @@ inline std::filesystem::path package_folder(const std::string& name) {
              : std::filesystem::path();
 }
 
+/// The version that pip recorded in a package's folder: a build of the user's may lie in one that is named after another
+/// version. The name's own where there is no record; "none chosen" for a name that is no engine's.
+inline std::string package_version(const std::string& name) {
+  constexpr std::string_view ending = ".dist-info";
+  const std::string usual = distribution(name);
+  if (usual.empty()) return "none chosen";
+  const std::string stem = usual.substr(0, usual.rfind('-', usual.size() - ending.size() - 1) + 1);
+  const auto version = [&](const std::string& record) {
+    return record.substr(stem.size(), record.size() - stem.size() - ending.size());
+  };
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(package_folder(name), error)) {
+    const std::string record = entry.path().filename().string();
+    if (record.starts_with(stem) && record.ends_with(ending)) return version(record);
+  }
+  return version(usual);
+}
+
 /// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
   const auto folder = packages_folder(), site = process::site_packages();

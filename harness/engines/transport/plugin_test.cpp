@@ -1,6 +1,7 @@
 // Plug-ins that break the ABI: each yields one clear, typed error, and the host survives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <fstream>
@@ -113,6 +114,21 @@ TEST(Packages, HaveTheNamesThatPipGivesThem) {
   EXPECT_EQ(distribution("acme-1"), "");
   EXPECT_TRUE(package_folder("acme-1").empty());
   EXPECT_TRUE(package_missing("acme-1").starts_with("engine package acme-1 is not ")) << package_missing("acme-1");
+}
+
+TEST(Packages, VersionIsThatOfWhatLiesInTheFolder) {
+  const auto root = fs::temp_directory_path() / ("kvcts-packages-" + std::to_string(::getpid()));
+  const auto folder = root / "nixl-1.5.1";
+  std::filesystem::create_directories(folder);
+  const std::string before = packages_folder().string();
+  ::setenv(packages_variable, root.c_str(), 1);
+  EXPECT_EQ(package_version("nixl-1.5.1"), "1.5.1");
+  std::ofstream(folder / "kvcts-pins").put('1');
+  std::filesystem::create_directories(folder / "nixl_cu12-1.6.0.dev3.dist-info");
+  EXPECT_EQ(package_version("nixl-1.5.1"), "1.6.0.dev3");
+  EXPECT_EQ(package_version(""), "none chosen");
+  ::setenv(packages_variable, before.c_str(), 1);
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace
