@@ -56,6 +56,7 @@ TEST(Selection, TextReadsBackAsTheSameSelection) {
   o.ids = {"kv/producer=a b/*", "x'y\"z", "back\\slash", "--looks-like-a-flag"};
   o.where = "dtype==bf16 && engine!='shm'";
   o.shard = "2/8";
+  o.shard_times = "/somewhere/rotation.json";
   o.failed = "/somewhere/last night";
   o.cover = 3;
   o.budget = 1.5;
@@ -65,6 +66,7 @@ TEST(Selection, TextReadsBackAsTheSameSelection) {
   EXPECT_EQ(back.where, o.where);
   EXPECT_EQ(back.failed, o.failed);
   EXPECT_EQ(back.shard, o.shard);
+  EXPECT_EQ(back.shard_times, o.shard_times);
   EXPECT_EQ(back.cover, o.cover);
   EXPECT_EQ(back.budget, o.budget);
   EXPECT_EQ(back.files, o.files);

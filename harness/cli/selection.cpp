@@ -9,6 +9,7 @@
 #include "cli/product.hpp"
 #include "cli/report/repro.hpp"
 #include "cli/report/text.hpp"
+#include "cli/run/rotation.hpp"
 #include "cli/stored.hpp"
 
 namespace kvcts::cli {
@@ -55,7 +56,14 @@ void declare_selection(Command& command, SelectOptions& options) {
       .add_option("--cover", options.cover, "Keep a covering array of this strength: every T-way combination of values once")
       .type_name("T")
       .range(1, 6);
-  command.add_option("--shard", options.shard, "Take one part of n, e.g. 2/8").type_name("I/N");
+  const auto shard =
+      command.add_option("--shard", options.shard, "Take one part of n by a hash of the id, e.g. 2/8").type_name("I/N");
+  command
+      .add_option("--shard-times", options.shard_times,
+                  "Cut shards so that they take equally long, by the times in a FILE of --rotate; give every shard the same "
+                  "copy")
+      .type_name("FILE")
+      .needs(shard);
   command
       .add_option("--budget", options.budget,
                   "Plan the first cases whose estimated times fit into S seconds, and stop when they are over")
@@ -92,6 +100,7 @@ matrix::Query query_of(const SelectOptions& options) {
   for (const auto& file : options.files) query.files.emplace_back(file);
   if (!options.failed.empty()) opening([&] { add_failed(query, options); });
   if (options.shard.empty()) return query;
+  if (!options.shard_times.empty()) query.times_ns = Rotation(options.shard_times).times_ns();
   const char *at = options.shard.data(), *end = at + options.shard.size();
   const auto first = std::from_chars(at, end, query.shard);
   const bool slash = first.ec == std::errc{} && first.ptr != end && *first.ptr == '/';
@@ -116,6 +125,7 @@ std::string to_text(const SelectOptions& options) {
     add("--draw-seed", std::to_string(options.draw_seed));
   if (options.cover > 0) add("--cover", std::to_string(options.cover));
   if (!options.shard.empty()) add("--shard", options.shard);
+  if (!options.shard_times.empty()) add("--shard-times", std::filesystem::absolute(options.shard_times).string());
   if (options.budget > 0) add("--budget", fmt::format("{}", options.budget));
   for (const auto& f : options.files) add("--file", std::filesystem::absolute(f).string());
   return text;

@@ -13,7 +13,7 @@ namespace kvcts::cli {
 
 struct SelectOptions {
   std::vector<std::string> suites, ids, files;
-  std::string where, shard;
+  std::string where, shard, shard_times;
   std::string failed;  ///< folder of a run; "" = none
   int cover{0};
   std::string engine, connector, store;  ///< under test; not in to_text(): variables go with that (cli/product.hpp)
@@ -22,7 +22,7 @@ struct SelectOptions {
   double budget{0};
 };
 
-/// Declares --suite, --id, --where, --failed, --draw, --draw-seed, --cover, --shard, --budget and --file.
+/// Declares --suite, --id, --where, --failed, --draw, --draw-seed, --cover, --shard, --shard-times, --budget and --file.
 void declare_selection(Command& command, SelectOptions& options);
 
 /// Declares --engine, --connector and --store; take_subjects() takes up what they name, whose suites are selected where

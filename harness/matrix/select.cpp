@@ -3,8 +3,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <queue>
 #include <set>
+#include <tuple>
+#include <unordered_map>
 
 #include "case/catalogue/case_file.hpp"
 #include "case/catalogue/nearest.hpp"
@@ -36,6 +41,7 @@ struct Selection::State {
   std::vector<std::pair<std::string, CoverReport>> suite_covers;
   std::int64_t considered{0}, left_out{0};
   std::int64_t whole{0};             ///< before the shard step; 0 = none
+  std::uint64_t cut{0};              ///< digest of a cut by time
   std::vector<std::int64_t> places;  ///< positions of the items among those
   std::string why_empty;
 
@@ -293,21 +299,22 @@ void add_failed(const State& state, Gatherer& gatherer, const Failed& failed) {
 }
 
 /// Cases that differ only in arch share one execution, so they are in one shard.
-Keep by_shard(const State& state, int shard, int shards) {
-  return [&state, shard, shards](const Item& item) {
-    std::string id = state.id(item);
-    if (const auto arch = id.find("/arch="); arch != std::string::npos) id.erase(arch, id.find('/', arch + 1) - arch);
-    return id_hash(id) % static_cast<std::uint64_t>(shards) == static_cast<std::uint64_t>(shard - 1);
-  };
+std::string without_arch(std::string id) {
+  if (const auto arch = id.find("/arch="); arch != std::string::npos) id.erase(arch, id.find('/', arch + 1) - arch);
+  return id;
+}
+
+void say_if_empty(State& state, std::size_t before, const std::string& step) {
+  if (state.items.empty() && before > 0 && state.why_empty.empty()) {
+    state.why_empty =
+        step + " removed the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
+  }
 }
 
 void narrow(State& state, const Keep& keep, const std::string& step) {
   const std::size_t before = state.items.size();
   std::erase_if(state.items, [&](const Item& item) { return !keep(item); });
-  if (state.items.empty() && before > 0 && state.why_empty.empty()) {
-    state.why_empty =
-        step + " removed the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
-  }
+  say_if_empty(state, before, step);
 }
 
 void cover_items(State& state, int strength) {
@@ -367,6 +374,70 @@ double estimate(const State& state, const Item& item) {
   return seconds;
 }
 
+/// Cases of one shard, and what they cost.
+struct Load {
+  bool measured{false};
+  std::int64_t ns{0};
+  std::vector<std::size_t> items;
+};
+
+std::vector<Load> loads_of(const State& state, const std::map<std::string, std::int64_t>& times_ns) {
+  std::vector<Load> loads;
+  std::unordered_map<std::string, std::size_t> load_of;
+  for (std::size_t i = 0; i < state.items.size(); ++i) {
+    const std::string id = state.id(state.items[i]);
+    const auto [at, fresh] = load_of.try_emplace(without_arch(id), loads.size());
+    Load& load = fresh ? loads.emplace_back() : loads[at->second];
+    load.items.push_back(i);
+    if (const auto time = times_ns.find(id); time != times_ns.end())
+      load.ns = std::max(load.measured ? load.ns : 0, time->second), load.measured = true;
+    else if (!load.measured)
+      load.ns = std::max<std::int64_t>(load.ns, std::llround(estimate(state, state.items[i]) * 1e9));
+  }
+  return loads;
+}
+
+/// The shard of each item, from 0: the longest first, each to the shard with the least. What was never measured may be
+/// skipped on these machines: it is dealt out by itself, so that the others are balanced without it.
+std::vector<int> by_time(const State& state, const Query& query) {
+  constexpr std::int64_t any_ns = 5'000'000;  // beside its own time; and so that unsupported cases are dealt out evenly
+  std::vector<Load> loads = loads_of(state, query.times_ns);
+  std::stable_sort(loads.begin(), loads.end(),
+                   [](const Load& a, const Load& b) { return std::tie(b.measured, b.ns) < std::tie(a.measured, a.ns); });
+  using Shard = std::pair<std::int64_t, int>;
+  std::priority_queue<Shard, std::vector<Shard>, std::greater<>> least;
+  std::vector<int> shard_of(state.items.size());
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (i == 0 || loads[i].measured != loads[i - 1].measured) {
+      least = {};
+      for (int shard = 0; shard < query.shards && shard < std::ssize(loads); ++shard) least.emplace(0, shard);
+    }
+    const auto [ns, shard] = least.top();
+    least.pop();
+    least.emplace(ns + loads[i].ns + any_ns, shard);
+    for (const std::size_t item : loads[i].items) shard_of[item] = shard;
+  }
+  return shard_of;
+}
+
+void take_shard(State& state, const Query& query) {
+  std::vector<int> shard_of;
+  if (query.times_ns.empty()) {
+    for (const Item& item : state.items)
+      shard_of.push_back(static_cast<int>(id_hash(without_arch(state.id(item))) % static_cast<std::uint64_t>(query.shards)));
+  } else {
+    shard_of = by_time(state, query);
+    state.cut = XXH3_64bits(shard_of.data(), shard_of.size() * sizeof(int));
+  }
+  std::vector<Item> kept;
+  for (std::size_t i = 0; i < shard_of.size(); ++i) {
+    if (shard_of[i] == query.shard - 1) kept.push_back(state.items[i]), state.places.push_back(static_cast<std::int64_t>(i));
+  }
+  std::swap(state.items, kept);
+  state.whole = std::ssize(kept);
+  say_if_empty(state, kept.size(), "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
+}
+
 void check_query(const Query& query) {
   if (query.shards < 1 || query.shard < 1 || query.shard > query.shards) {
     throw Error("expected a shard i/n with 1 <= i <= n, found " + std::to_string(query.shard) + "/" +
@@ -419,14 +490,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   if (where) narrow(*state, by_expression(*state, where), "the expression '" + query.where + "'");
   if (!query.failed.run.empty()) narrow(*state, by_failed(*state, query.failed), "what failed in " + query.failed.run);
   if (query.cover > 0) cover_items(*state, query.cover);
-  if (query.shards > 1) {
-    const Keep keep = by_shard(*state, query.shard, query.shards);
-    state->whole = std::ssize(state->items);
-    for (std::int64_t place = 0; place < state->whole; ++place) {
-      if (keep(state->items[static_cast<std::size_t>(place)])) state->places.push_back(place);
-    }
-    narrow(*state, keep, "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
-  }
+  if (query.shards > 1) take_shard(*state, query);
   if (query.budget_s > 0) {
     double spent = 0;
     const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) {
@@ -448,6 +512,7 @@ std::size_t Selection::size() const { return state_->items.size(); }
 const std::string& Selection::why_empty() const { return state_->why_empty; }
 const std::vector<std::int64_t>& Selection::places() const { return state_->places; }
 std::int64_t Selection::whole() const { return state_->whole; }
+std::uint64_t Selection::cut() const { return state_->cut; }
 std::int64_t Selection::left_out() const { return state_->left_out; }
 std::int64_t Selection::considered() const { return state_->considered; }
 const CoverReport& Selection::cover() const { return state_->cover; }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ struct Query {
   Failed failed;                    ///< keep only these
   int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
-  double budget_s{0};               ///< > 0: only as many of the first cases as fit into that many estimated seconds
+  std::map<std::string, std::int64_t> times_ns;  ///< that cases took, by id: shards are cut so that each takes as long
+  double budget_s{0};  ///< > 0: only as many of the first cases as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;  ///< case files beside (or instead of) suites
 };
 
@@ -53,6 +55,8 @@ class Selection {
   const std::vector<std::int64_t>& places() const;
   /// Number of cases of all shards together; 0 without shards.
   std::int64_t whole() const;
+  /// Digest of which case is in which shard, where measured times decide that; else 0.
+  std::uint64_t cut() const;
   /// Cases that the budget left out.
   std::int64_t left_out() const;
   /// Does the suite that declares the case accept that the machine lacks one of these?

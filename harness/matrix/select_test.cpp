@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -172,6 +173,50 @@ TEST(Select, ShardsPartition) {
     EXPECT_EQ(total, whole.size());
     EXPECT_EQ(together, whole);
   }
+}
+
+// The longest first onto the shard with the least: no two differ by more than the longest case.
+TEST(Select, ShardsAreCutByMeasuredTime) {
+  Query query = suite("smoke");
+  const Selection whole = select(committed(), query);
+  EXPECT_EQ(whole.cut(), 0u);
+  std::int64_t longest = 0, all = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if (i % 4 == 3) continue;  // never measured
+    const auto ns = static_cast<std::int64_t>(1e6 * std::pow(1.02, i % 300));
+    query.times_ns[whole.id(i)] = ns;
+    longest = std::max(longest, ns), all += ns;
+  }
+  std::map<std::string, int> shard_of;  // without arch: these share an execution
+  std::set<std::string> together;
+  std::int64_t least = INT64_MAX, most = 0;
+  const std::uint64_t cut = (query.shards = 3, select(committed(), query).cut());
+  EXPECT_NE(cut, 0u);
+  for (query.shard = 1; query.shard <= 3; ++query.shard) {
+    const Selection part = select(committed(), query);
+    EXPECT_EQ(part.cut(), cut);
+    EXPECT_EQ(part.whole(), std::ssize(ids(whole)));
+    std::map<std::string, std::int64_t> once;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      EXPECT_EQ(part.id(i), whole.id(static_cast<std::size_t>(part.places()[i])));
+      EXPECT_TRUE(together.insert(part.id(i)).second);
+      std::string id = part.id(i);
+      if (const auto arch = id.find("/arch="); arch != std::string::npos) id.erase(arch, id.find('/', arch + 1) - arch);
+      EXPECT_EQ(shard_of.try_emplace(id, query.shard).first->second, query.shard) << part.id(i);
+      if (const auto time = query.times_ns.find(part.id(i)); time != query.times_ns.end())
+        once[id] = std::max(once[id], time->second);
+    }
+    std::int64_t sum = 0;
+    for (const auto& [id, ns] : once) sum += ns;
+    EXPECT_NEAR(static_cast<double>(part.size()), static_cast<double>(whole.size()) / 3, 40);
+    least = std::min(least, sum), most = std::max(most, sum);
+  }
+  EXPECT_EQ(together, ids(whole));
+  EXPECT_LT(most - least, longest) << all;
+  query.shard = 1, query.times_ns.begin()->second += 1'000'000'000;
+  EXPECT_NE(select(committed(), query).cut(), cut);
+  query.shards = query.shard = 1'000'000'000;  // more than there are cases
+  EXPECT_TRUE(select(committed(), query).empty());
 }
 
 // Points that run, with many values on every axis; a redraw repeats them, a larger draw includes them, and shards add up.

@@ -2,7 +2,7 @@
 line, one exit status.
 
     suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR] [--history FILE]]
-              [--shard I/N] [--out DIR]
+              [--shard I/N [--shard-times FILE]] [--out DIR]
 
 Without --night: the suites for a first look. --night: those of the night, then the tests that the self-test has no
 time for (with --shard only in the first one, with --budget not at all). --budget 30m is divided by the suites'
@@ -189,6 +189,7 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-engines", action="store_true")
     parser.add_argument("--shard", type=shard)
+    parser.add_argument("--shard-times", type=lambda text: Path(text).absolute())
     parser.add_argument("--out", type=folder)
     parser.add_argument("--budget", type=budget)
     parser.add_argument("--rotate", type=lambda text: Path(text).absolute(), default=ROOT / "runs" / "rotation.json")
@@ -203,6 +204,7 @@ def main() -> int:
         return 0
     name = "nightly" if asked.night else "suites"
     shard = ["--shard", asked.shard] if asked.shard else []
+    shard += ["--shard-times", str(asked.shard_times)] if asked.shard_times else []
     out = asked.out or ROOT / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
     skipped = {
         suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))

@@ -64,6 +64,39 @@ def whole_and_shards(folder: Path) -> list[str]:
     return names
 
 
+def by_time(folder: Path) -> None:
+    """Shards that take equally long, whatever a run has written to the file since; of other times they are not merged."""
+    times, later = folder / "times.json", folder / "later.json"
+    select = ["--suite", "smoke", "--where", "engine == memcpy", "-j", "2"]
+    expect(0, "run", *select, "--rotate", str(times), "--out", str(folder / "measured"))
+    cases = json.loads(times.read_text())["cases"]
+    for n, id in enumerate(sorted(cases)):
+        cases[id][3] = 10**6 * (1 + n % 50) ** 2
+    times.write_text(json.dumps({"format": "kvcts-rotation", "version": 1, "cases": cases}))
+    cases[min(cases)][3] = 10**10
+    later.write_text(json.dumps({"format": "kvcts-rotation", "version": 1, "cases": cases}))
+
+    def shard(k: int, file: Path, name: str) -> str:
+        out = str(folder / f"{name} {k}")
+        expect(0, "run", *select, "--shard", f"{k}/3", "--shard-times", str(file), "--out", out)
+        return out
+
+    parts = [shard(k, times, "timed") for k in (1, 2, 3)]
+    spent = [
+        sum(json.loads(times.read_text())["cases"].get(r["id"], [0] * 4)[3] for r in results(Path(p))["results"])
+        for p in parts
+    ]
+    assert max(spent) - min(spent) < 2500 * 10**6 and min(spent) > 0, spent
+    expect(2, "merge", str(folder / "mixed"), *parts[:2], shard(3, later, "other"), err="found a cut by other times")
+    # A shard that is resumed has its cases, not those that another cut would give it.
+    times.write_text(later.read_text())
+    expect(0, "run", "--resume", parts[2], says="already decided")
+    expect(0, "merge", str(folder / "timed"), *parts)
+    assert {r["id"] for r in results(folder / "timed")["results"]} == {
+        r["id"] for r in results(folder / "measured")["results"]
+    }
+
+
 def wrong(folder: Path, names: list[str]) -> None:
     out = str(folder / "nothing")
     expect(2, "merge", out, *names[:2], err="shard 3 of 3 is missing")
@@ -120,6 +153,7 @@ def main() -> None:
         wrong(folder, names)
         full(folder, names)
         killed(folder, names)
+        by_time(folder)
 
 
 if __name__ == "__main__":

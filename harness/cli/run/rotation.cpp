@@ -38,8 +38,7 @@ std::map<std::string, Rotation::Seen> read(const fs::path& file) {
                  one.at(3).get<std::int64_t>()};
   } catch (const std::exception&) {
     throw UsageError(fmt::format(
-        "--rotate {}: expected a file that kvcts run --rotate wrote, found something else; delete it to start over",
-        file.string()));
+        "{}: expected a file that kvcts run --rotate wrote, found something else; delete it to start over", file.string()));
   }
   return out;
 }
@@ -83,6 +82,12 @@ Rotation::Rotation(fs::path file) : file_(std::move(file)), seen_(read(file_)) {
 const Rotation::Seen* Rotation::find(const std::string& id) const {
   const auto found = seen_.find(id);
   return found == seen_.end() ? nullptr : &found->second;
+}
+
+std::map<std::string, std::int64_t> Rotation::times_ns() const {
+  std::map<std::string, std::int64_t> out;
+  for (const auto& [id, one] : seen_) out[id] = one.wall_ns;
+  return out;
 }
 
 void Rotation::saw(const CaseResult& result, std::int64_t when_ms) {

@@ -23,6 +23,7 @@ class Rotation {
   /// A file that is not there remembers nothing yet. Throws UsageError where it is something else.
   explicit Rotation(std::filesystem::path file);
   const Seen* find(const std::string& id) const;
+  std::map<std::string, std::int64_t> times_ns() const;  ///< that cases took, by id
   void saw(const CaseResult& result, std::int64_t when_ms);
   /// Adds what was seen to what the file has by now: another shard may have written. Throws std::runtime_error where it
   /// cannot be written.

@@ -369,12 +369,13 @@ store::RunStore open_store(const RunOptions& options, const matrix::Query& query
   info.retries = options.retries;
   if (plan.selection().whole() > 0) {
     SelectOptions whole = options.select;
-    whole.shard.clear();
+    whole.shard.clear(), whole.shard_times.clear();
     info.part = {{"shard", query.shard},
                  {"shards", query.shards},
                  {"whole", plan.selection().whole()},
                  {"selection", to_text(whole)},
                  {"places", plan.places()}};
+    if (plan.selection().cut() != 0) info.part["times"] = fmt::format("{:016x}", plan.selection().cut());
   }
   info.machine = doctor::machine();
   info.provenance = provenance(catalogue::find_cases(options.cases), process::golden_folder());
@@ -446,6 +447,7 @@ std::string take_up(const std::filesystem::path& directory, const std::string& c
 }
 
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
+  bool by_store = false;
   if (!options.resume.empty()) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.resume).info(); });
     options.select = selection_from_text(info.selection);
@@ -453,9 +455,12 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     options.repeat = info.repeat;
     options.retries = info.retries;
     options.rotate = info.rotate;
+    // The times may be others by now: the store knows what this shard had planned.
+    by_store = !options.rotate.empty() || info.part.contains("times");
+    if (info.part.contains("times")) options.select.shard.clear(), options.select.shard_times.clear();
   }
   matrix::Query query = query_of(options.select);
-  query.budget_s = options.rotate.empty() ? query.budget_s / static_cast<double>(options.repeat) : 0;
+  query.budget_s = options.rotate.empty() && !by_store ? query.budget_s / static_cast<double>(options.repeat) : 0;
   Plan plan(catalogue, query, {options.seed, options.require});
   if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
   if (options.amend) options.amend(plan);
@@ -470,7 +475,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     tonight = chosen.words();
   }
   store::RunStore store = open_store(options, query, plan, left_out);
-  if (rotation && !options.resume.empty()) plan.keep(planned_in(store.reader(), plan));
+  if (by_store) plan.keep(planned_in(store.reader(), plan));
   if (!options.resume.empty()) {
     std::vector<store::PlannedCase> planned;
     for (const Item& item : plan.items()) planned.push_back(item.planned);

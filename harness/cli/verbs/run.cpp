@@ -65,8 +65,9 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag :
-       {"--suite", "--engine", "--connector", "--store", "--id", "--where", "--failed", "--draw", "--draw-seed", "--cover",
-        "--shard", "--budget", "--file", "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
+       {"--suite", "--engine",    "--connector", "--store",  "--id",          "--where",         "--failed",
+        "--draw",  "--draw-seed", "--cover",     "--shard",  "--shard-times", "--budget",        "--file",
+        "--with",  "--out",       "--seed",      "--rotate", "--repeat",      "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {

@@ -36,6 +36,14 @@ std::map<std::string, std::string> plan_of(const RunInfo& info) {
   return out;
 }
 
+void expect_one_cut(const Part& part, const Part& first) {
+  if (part.info.part.value("times", "") == first.info.part.value("times", "")) return;
+  throw Error(
+      fmt::format("run {}: expected the shards of {}, found a cut by other times; run all shards with the same copy of "
+                  "the file of --shard-times, or all without it",
+                  part.folder.string(), first.folder.string()));
+}
+
 /// A store's seals are no secret: what was read is a part of some plan only if its figures agree.
 void expect_place_of_each_case(const json& part, const RunReader& reader, const fs::path& folder) {
   const int shard = part.value("shard", 0), shards = part.value("shards", 0), whole = part.value("whole", 0);
@@ -71,6 +79,7 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
                         part.folder.string(), parts.front().folder.string(), what, value, first.at(what)));
       }
     }
+    expect_one_cut(part, parts.front());
   }
   return parts;
 }

@@ -14,8 +14,8 @@ namespace kvcts::store {
 /// (`out`.merging).
 ///
 /// Throws Error, one sentence: `out` exists; a part is unreadable, was planned differently from the first one (suite,
-/// selection, seed, version, commit, cases, golden tensors), or is no shard; a shard is missing; or two parts have a
-/// result for one id. A case decided in only one part takes that result.
+/// selection, seed, version, commit, cases, golden tensors), was cut by other times, or is no shard; a shard is missing; or
+/// two parts have a result for one id. A case decided in only one part takes that result.
 void merge(const std::filesystem::path& out, const std::vector<std::filesystem::path>& parts,
            const std::vector<std::string>& argv);
 

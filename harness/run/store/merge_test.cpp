@@ -101,6 +101,12 @@ TEST(Merge, WhatDoesNotBelongTogetherIsOneSentence) {
               info.part = nlohmann::json::object();
             }).find("expected a shard (kvcts run --shard i/n), found a whole run"),
             std::string::npos);
+  const std::string other_times = with([](RunInfo& info) { info.part["times"] = "00c0ffee"; });
+  EXPECT_NE(other_times.find("expected the shards of " + shards.folders[0].string() +
+                             ", found a cut by other times; run all "
+                             "shards with the same copy of the file of --shard-times"),
+            std::string::npos)
+      << other_times;
   EXPECT_EQ(shards.error_of({shards.folders[0], shards.folders[2]}),
             "shard 2 of 3 is missing, and with it 4 of 12 planned cases; give its run, too");
   EXPECT_EQ(shards.error_of({shards.folders[0]}),

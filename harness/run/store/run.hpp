@@ -21,8 +21,9 @@ struct RunInfo {
   nlohmann::json machine = nlohmann::json::object();  ///< facts found by `kvcts doctor`
   nlohmann::json provenance =
       nlohmann::json::object();  ///< commit, digests of cases and golden tensors, host, CI job (cli/provenance.hpp)
-  nlohmann::json part = nlohmann::json::object();   ///< of a shard: {shard, shards, whole, selection, places}, see merge.hpp
-  std::int64_t started_ms{0};                       ///< Unix time; 0 = now
+  nlohmann::json part = nlohmann::json::object();  ///< of a shard: {shard, shards, whole, selection, places}, see merge.hpp;
+                                                   ///< times: digest of a cut by time
+  std::int64_t started_ms{0};                      ///< Unix time; 0 = now
   nlohmann::json repro = nlohmann::json::object();  ///< what is needed to run a case again (report/repro.hpp)
   std::int64_t repeat{1}, retries{0};               ///< runs of every case; extra runs of every failed case
   std::string rotate;                               ///< the file of --rotate; "" = none
