@@ -27,6 +27,7 @@ struct Made {
   std::int64_t failed_tries{0};  ///< of 10
   std::string op{"write"}, dtype{"bf16"};
   bool optional{false};  ///< what it lacks, if it is skipped
+  double own_ms{1};      ///< of its time, the suite's own work
 
   void flaky(std::int64_t failed) {
     outcome = Outcome::flaky, fault_class = FaultClass::stale_block, message = "7 wrong bytes", failed_tries = failed;
@@ -81,6 +82,7 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
     if (one.failed_tries > 0)
       result.tries.failures = {{3, Outcome::fail, std::nullopt, FaultClass::stale_block, one.message, 1}};
     result.wall_ns = static_cast<std::int64_t>(one.ms * 1e6);
+    result.phases = {{Phase::compare, static_cast<std::int64_t>(one.own_ms * 1e6)}};
     store.record(result);
   }
   store.finish(store::Ending::complete);
@@ -200,6 +202,29 @@ TEST(Compare, NoiseIsNoSlowDown) {
     EXPECT_TRUE(found.slower.empty()) << seed << to_json(found)["slower"];
     EXPECT_TRUE(found.changes.empty()) << seed;
   }
+}
+
+TEST(Compare, ABusyMachineIsNoSlowDown) {
+  std::mt19937 random(9);
+  std::vector<Made> before = night(random), after = before;
+  // Busy minutes meet most cases of one engine, and some of the others.
+  for (Made& one : after) one.ms *= random() % 10 < (one.engine == "shm" ? 6 : 2) ? 3 : 1;
+  jitter(before, random);
+  jitter(after, random);
+  store::sample::TemporaryDirectory folder;
+  const store::RunReader quiet = stored(folder.path() / "a", before);
+  const Comparison some = compare(quiet, stored(folder.path() / "b", after));
+  EXPECT_TRUE(some.slower.empty()) << to_json(some)["slower"];
+  // A busy night slows the suite's own work as well.
+  after = before;
+  for (Made& one : after) one.ms *= 3, one.own_ms *= 2.5;
+  const Comparison all = compare(quiet, stored(folder.path() / "c", after));
+  EXPECT_TRUE(all.slower.empty()) << to_json(all)["slower"];
+  std::ostringstream out;
+  print_comparison(out, all, Repro{});
+  EXPECT_NE(out.str().find("pace    3.00 x the time of all cases; of the suite's own work in them 2.50 x"),
+            std::string::npos)
+      << out.str();
 }
 
 TEST(Compare, ARunThatIsSlowerAsAWholeIsSaid) {
