@@ -57,7 +57,8 @@ class Rank(vllm_runner.Runner):
     def extra_config(self):
         extra = json.loads(os.environ.get("KVCTS_CONNECTOR_EXTRA", "{}").replace("{folder}", str(self.files("own"))))
         if "through" not in self.options:
-            return {"shared_storage_path": str(self.files("own"))} | extra
+            # vLLM's 30 s pass where eight polling ranks share two cores; only a case about leases wants a short one.
+            return {"shared_storage_path": str(self.files("own")), "kv_lease_duration": vllm_rank.LEASE} | extra
         children = ("first", "second") if self.producer else ("empty", "second")
         return {
             "connectors": [
