@@ -7,6 +7,7 @@
 
 #include "case/tries.hpp"
 #include "cli/history/answers.hpp"
+#include "cli/report/compare.hpp"
 #include "cli/report/text.hpp"
 
 namespace kvcts::history {
@@ -17,21 +18,14 @@ using report::thousands;
 using report::visible;
 using store::Mark;
 
-constexpr std::size_t ids_shown = 5, nights_shown = 60, differences_shown = 6;
+constexpr std::size_t ids_shown = 5, nights_shown = 60;
 
 std::string tail_of(const std::string& strip) {
   return strip.size() > nights_shown ? strip.substr(strip.size() - nights_shown) : strip;
 }
 
-/// "nixl_cu12 1.2.0 -> 1.5.1, commit a -> b"; "" = nothing that the runs know of.
 std::string difference_words(const History::Run& before, const History::Run& after) {
-  std::string out;
-  const auto all = store::differences(before.info, after.info);
-  for (std::size_t i = 0; i < all.size() && i < differences_shown; ++i) {
-    const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
-    out += fmt::format("{}{} {} -> {}", out.empty() ? "" : ", ", all[i].name, words(all[i].before), words(all[i].after));
-  }
-  return out + (all.size() > differences_shown ? fmt::format(" and {} more", all.size() - differences_shown) : "");
+  return report::difference_words(store::differences(before.info, after.info));
 }
 
 std::string rate_words(std::int64_t failed, std::int64_t nights) {

@@ -38,7 +38,7 @@ bool has_not_run(Section section) {
   return section == Section::skipped || section == Section::not_run || section == Section::unsupported;
 }
 
-Case case_of(const store::Row& row, Pace& pace) {
+Case case_of(const store::Row& row, Pace* pace) {
   const CaseResult& r = row.result;
   Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, false, {}, {}, {}};
   out.standing = {row.decided ? ending_words(r) : "absent",
@@ -55,7 +55,8 @@ Case case_of(const store::Row& row, Pace& pace) {
     for (const PhaseTime& time : r.phases)
       if (time.phase == Phase::generate || time.phase == Phase::compare) out.times.own_ns += time.ns;
   }
-  if (const auto axes = r.facts.find("axes"); out.times.ns > 0 && axes != r.facts.end()) out.values = pace.values(*axes);
+  if (const auto axes = r.facts.find("axes"); pace && out.times.ns > 0 && axes != r.facts.end())
+    out.values = pace->values(*axes);
   return out;
 }
 
@@ -65,7 +66,8 @@ struct Cases {
   std::map<std::string, std::string> versions;
 };
 
-Cases cases_of(const store::RunReader& reader, Pace& pace) {
+/// `pace`: that will want the values of their axes; null: no one will.
+Cases cases_of(const store::RunReader& reader, Pace* pace) {
   Cases out;
   reader.for_each([&](const store::Row& row) {
     out.all.push_back(case_of(row, pace));
@@ -235,7 +237,7 @@ Mapping mapping_from_text(std::string_view text) {
 Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped) {
   Comparison out{before.info(), after.info(), {}, {}, std::move(mapped), {}, 0, 0, 0, 0, 1, 1};
   Pace pace;
-  const Cases was_cases = cases_of(before, pace), now_cases = cases_of(after, pace);
+  const Cases was_cases = cases_of(before, nullptr), now_cases = cases_of(after, &pace);
   const std::vector<Case>&old = was_cases.all, &now = now_cases.all;
   Pairs pairs(old, now, out.mapped);
   std::int64_t in_both = 0;

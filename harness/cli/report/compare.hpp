@@ -74,6 +74,9 @@ struct Comparison {
 /// a mapped value is compared with its like. Throws store::Error when no case is in both runs, and as RunReader does.
 Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped = {});
 
+/// "nixl_cu12 1.2.0 -> 1.5.1, commit a -> none, ... and 2 more"; "" of none.
+std::string difference_words(const std::vector<store::Difference>& all);
+
 /// A block per kind, failures grouped by cause; the last line says how many of each.
 void print_comparison(std::ostream& out, const Comparison& comparison, const Repro& repro);
 /// The same as a section of the later run's page; ids lead to their cases.

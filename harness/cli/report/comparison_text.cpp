@@ -73,14 +73,7 @@ std::string slower_words(const Slower& s) {
 /// What differs beside the cases, and which values were taken for others; lines of a heading and a text.
 std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
   std::vector<std::pair<std::string, std::string>> out;
-  std::string line;
-  for (std::size_t i = 0; i < c.differs.size() && i < differences_shown; ++i) {
-    const store::Difference& d = c.differs[i];
-    const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
-    line += fmt::format("{}{} {} -> {}", line.empty() ? "" : ", ", d.name, words(d.before), words(d.after));
-  }
-  if (c.differs.size() > differences_shown) line += fmt::format(" and {} more", c.differs.size() - differences_shown);
-  if (!line.empty()) out.emplace_back("differ", line);
+  if (!c.differs.empty()) out.emplace_back("differ", difference_words(c.differs));
   for (const Mapping& m : c.mapped)
     out.emplace_back("mapped", fmt::format("{} {} -> {}: {}{}", m.axis, m.before, m.after, plural(m.cases, "case"),
                                            m.found ? "; --map says otherwise" : ""));
@@ -124,6 +117,14 @@ std::string address_of(std::string_view id) {
 }
 
 }  // namespace
+
+std::string difference_words(const std::vector<store::Difference>& all) {
+  std::string out;
+  const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
+  for (std::size_t i = 0; i < all.size() && i < differences_shown; ++i)
+    out += fmt::format("{}{} {} -> {}", out.empty() ? "" : ", ", all[i].name, words(all[i].before), words(all[i].after));
+  return out + (all.size() > differences_shown ? fmt::format(" and {} more", all.size() - differences_shown) : "");
+}
 
 void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro) {
   out << fmt::format("before  {}\nafter   {}\n", run_words(c.before), run_words(c.after));

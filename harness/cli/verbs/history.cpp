@@ -5,11 +5,10 @@
 
 #include <array>
 #include <ctime>
-#include <iostream>
 #include <memory>
 
-#include "case/catalogue/nearest.hpp"
 #include "cli/history/answers.hpp"
+#include "cli/report/text.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -39,8 +38,7 @@ int add(const Options& options) {
   const auto done = history.add({options.runs.begin(), options.runs.end()});
   for (std::size_t i = 0; i < done.size(); ++i)
     fmt::print("{}  {}\n", options.runs[i], words[static_cast<std::size_t>(done[i])]);
-  const auto all = history.runs();
-  fmt::print("{}: {} run{}\n", options.file, all.size(), all.size() == 1 ? "" : "s");
+  fmt::print("{}: {}\n", options.file, report::plural(std::ssize(history.runs()), "run"));
   return exit_as_expected;
 }
 

@@ -21,8 +21,6 @@ CREATE TABLE runs(
   content TEXT NOT NULL,      -- digest of the sittings: a resumed run has others
   suite TEXT NOT NULL,
   started_ms INTEGER NOT NULL,
-  cases INTEGER NOT NULL,
-  busy_ms INTEGER NOT NULL,
   info TEXT NOT NULL) STRICT;
 CREATE TABLE cases(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, axes TEXT NOT NULL) STRICT;
 CREATE TABLE endings(n INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
@@ -144,11 +142,10 @@ History::Added History::add(const RunReader& run, Texts& texts) {
   const RunInfo info = run.info();
   const std::vector<Session> sittings = run.sessions();
   std::string first, all, text = info_text(info);
-  std::int64_t busy_ms = 0;
   for (const Session& s : sittings) {
     const std::string one = fmt::format("{} {} {} {};", s.pid, s.started_ms, s.ended_ms, s.ending ? name(*s.ending) : "");
     if (first.empty()) first = fmt::format("{} {}", s.pid, s.started_ms);
-    all += one, busy_ms += s.ended_ms - s.started_ms;
+    all += one;
   }
   const std::string key = digest({text, first}), content = digest({all});
   Statement had(*db_, "SELECT n, content FROM runs WHERE key = ?");
@@ -163,12 +160,10 @@ History::Added History::add(const RunReader& run, Texts& texts) {
     out = Added::replaced;
   }
   had.reset();
-  Statement put_run(*db_,
-                    "INSERT INTO runs(key, content, suite, started_ms, cases, busy_ms, info) VALUES (?, ?, ?, ?, 0, ?, ?)");
-  put_run.bind(1, key).bind(2, content).bind(3, info.suite).bind(4, info.started_ms).bind(5, busy_ms).bind(6, text).run();
+  Statement put_run(*db_, "INSERT INTO runs(key, content, suite, started_ms, info) VALUES (?, ?, ?, ?, ?)");
+  put_run.bind(1, key).bind(2, content).bind(3, info.suite).bind(4, info.started_ms).bind(5, text).run();
   const std::int64_t number = db_->last_row();
   Statement put(*db_, "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)");
-  std::int64_t count = 0;
   run.for_each_brief([&](const RunReader::Brief& row) {
     const Mark mark = mark_of(row);
     const char letter = static_cast<char>(mark);
@@ -185,21 +180,15 @@ History::Added History::add(const RunReader& run, Texts& texts) {
         .bind(6, row.made)
         .bind(7, row.failed)
         .run();
-    ++count;
   });
-  Statement counted(*db_, "UPDATE runs SET cases = ? WHERE n = ?");
-  counted.bind(1, count).bind(2, number).run();
   return out;
 }
 
 std::vector<History::Run> History::runs(const std::string& suite, std::int64_t until_ms) const {
   std::vector<Run> out;
-  Statement get(
-      *db_,
-      "SELECT info, cases, busy_ms FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
+  Statement get(*db_, "SELECT info FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
   get.bind(1, until_ms).bind(2, suite);
-  while (get.step())
-    out.push_back({db_->reading("a run", [&] { return info_from_text(get.text(0)); }), get.number(1), get.number(2)});
+  while (get.step()) out.push_back({db_->reading("a run", [&] { return info_from_text(get.text(0)); })});
   return out;
 }
 

@@ -50,7 +50,6 @@ class History {
 
   struct Run {
     RunInfo info;
-    std::int64_t cases{0}, busy_ms{0};
   };
   /// Runs of one suite, or of all with "", up to that start (Unix time); the earliest first.
   std::vector<Run> runs(const std::string& suite = "", std::int64_t until_ms = INT64_MAX) const;
