@@ -110,6 +110,8 @@ class Rank(vllm_runner.Runner):
         self.answer, self.broken, self.freed, self.seen = None, None, [], {}
         self.told = {f"{told['request']}-{number}": told for told in requests}
         self.job = next(iter(self.told), f"none-{number}")  # of this transfer: connectors may outlive a job
+        if self.connector_name.startswith("Nixl") and max(self.ranks, self.peer["ranks"]) > 1:
+            vllm_model.stand_in_for_processors()
         if not self.producer and self.rank == 0:
             self.shared.unlink(missing_ok=True)
             self.shared.symlink_to(Path(self.peer["folder"]) / "shared")

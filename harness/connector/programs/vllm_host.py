@@ -53,9 +53,11 @@ import vllm_rank
 ROLE, OPTIONS = None, {}
 PACKAGES = {
     "NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
+    "NixlPushConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
     "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
     "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector"),
 }
+PUSHES = ("MooncakeConnector", "NixlPushConnector")  # whose producer writes
 
 
 def take_class():
@@ -374,7 +376,7 @@ def handle(call, jobs):
         return {
             "name": OPTIONS["connector"],
             "version": vllm.__version__,
-            "capabilities": {"ops": ["write" if OPTIONS["connector"] == "MooncakeConnector" else "read"], "abandon": True},
+            "capabilities": {"ops": ["write" if OPTIONS["connector"] in PUSHES else "read"], "abandon": True},
             "facts": {
                 "torch": torch.__version__ if torch else "none: NumPy's arrays",
                 "interface": "stand-in, without vLLM" if vllm_model.stands_in() else "vLLM's own",

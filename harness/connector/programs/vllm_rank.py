@@ -155,7 +155,7 @@ class Rank:
         ) in (
             threads().items()
         ):  # NIXL's agents poll without a pause; with five others, one would miss vLLM's 5 s for a handshake
-            if self.nixl and tid not in before and not name.startswith("ZMQ"):
+            if self.connector_name.startswith("Nixl") and tid not in before and not name.startswith("ZMQ"):
                 os.setpriority(os.PRIO_PROCESS, tid, 19)
 
     def extra_config(self):
