@@ -42,6 +42,9 @@ from vllm_runner import PATIENCE, write
 
 
 class Rank(vllm_runner.Runner):
+    meets = False  # the consumer's connector is made when its producer is known
+    connector = scheduler = None
+
     def __init__(self, call):
         folder = Path(call["place"]["folder"])
         self.steps, self.shared = folder / "steps", folder / "shared"
@@ -74,7 +77,13 @@ class Rank(vllm_runner.Runner):
     def schedules(self):
         return self.rank == 0
 
-    def create(self, call, layout, transfer):
+    def create(self, *arguments):
+        self.arguments = arguments
+        if self.producer or not self.meets:
+            self.connect()
+
+    def connect(self):
+        call, layout, transfer = self.arguments
         if not vllm_model.stands_in():
             return super().create(call, layout, transfer)
         import vllm_stand_in
@@ -94,7 +103,7 @@ class Rank(vllm_runner.Runner):
             super().close()
 
     def metadata(self):
-        handshake = self.connector.get_handshake_metadata()
+        handshake = self.connector and self.connector.get_handshake_metadata()
         return {"handshake": vllm_rank.packed(handshake)}
 
     def serve(self, handshakes):
@@ -104,6 +113,18 @@ class Rank(vllm_runner.Runner):
             self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): one for rank, one in enumerate(all_of)})
         else:
             self.scheduler.set_xfer_handshake_metadata(dict(enumerate(all_of)))
+
+    def create_pool(self):
+        """The engine's pool of blocks; a connector that reads them after their request keeps a reference in it."""
+        self.pool = None
+        if self.scheduler and hasattr(self.scheduler, "bind_gpu_block_pool"):
+            from vllm.v1.core.block_pool import BlockPool
+
+            self.pool = BlockPool(self.caches[0].blocks, True, self.size(0))
+            self.scheduler.bind_gpu_block_pool(self.pool)
+
+    def referenced(self, one):
+        return self.pool is not None and any(self.pool.blocks[b].ref_cnt for group in one.blocks for b in group if b)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
     def begin(self, number, requests):
@@ -115,6 +136,10 @@ class Rank(vllm_runner.Runner):
         if not self.producer and self.rank == 0:
             self.shared.unlink(missing_ok=True)
             self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
+        if self.connector is None:
+            self.connect()
+        if not hasattr(self, "pool"):
+            self.create_pool()
         self.flow = (self.produce() if self.producer else self.consume()) if self.rank == 0 else iter(())
 
     def request(self, name, told, params):
@@ -172,6 +197,11 @@ class Rank(vllm_runner.Runner):
                 running.num_output_tokens.append(0)
         output.num_scheduled_tokens = {one.name: tokens for one, tokens in (*new, *cached)}
         output.total_num_scheduled_tokens = sum(output.num_scheduled_tokens.values())
+        if hasattr(output, "kv_connector_block_state"):
+            from vllm.v1.core.sched.output import KVConnectorBlockState
+
+            blocks = {one.name: tuple(one.blocks) for one, _ in (*new, *cached)}
+            output.kv_connector_block_state = KVConnectorBlockState(set(blocks), blocks.get, {})
         return output
 
     def size(self, group):
@@ -264,9 +294,14 @@ class Rank(vllm_runner.Runner):
             write(self.shared / f"answers-{self.job}", answers)
             yield from self.perform("end", answer={"state": "done", "leaves": True})
             return
-        yield from self.free([one for one in all_of if one.name not in held])
+        told, kept, busy = names, time.monotonic(), [one for one in all_of if one.name not in held]
+        while True:
+            yield from self.free([one for one in busy if not self.referenced(one)])
+            if not (busy := [one for one in busy if self.referenced(one)]):
+                break
+            held -= (yield from self.step(self.output(finished=told), finished=told))["sending"]
+            told = ()
         write(self.shared / f"answers-{self.job}", answers)
-        told, kept = names, time.monotonic()
         while held:
             over = yield from self.step(self.output(finished=told), finished=told)
             told = ()
@@ -316,6 +351,7 @@ class Rank(vllm_runner.Runner):
             self.notice(one)
             one.request.num_computed_tokens = one.computed
             while (found := self.scheduler.get_num_new_matched_tokens(one.request, one.computed))[0] is None:
+                yield from self.step(self.output())  # which may be what answers it
                 yield
             one.found, waits = found
             self.check(one, answers.get(one.name) is not None)

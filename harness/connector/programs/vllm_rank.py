@@ -1,6 +1,7 @@
 """One rank of one job, in a separate process: a connector of vLLM, the real class, between the suite's memory and its
 other side. vllm_host.py starts it and lists what replaces the engine around it."""
 
+import contextlib
 import ctypes
 import importlib
 import inspect
@@ -23,17 +24,20 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 MAP_FIXED = 0x10
 BY_HAND = ("NixlConnector", "MooncakeConnector")  # whose requests have no scheduler half here
+MODULES = {  # of a rank's class, if not vllm_engine
+    "MooncakeStoreConnector": "vllm_mooncake_store",
+    "OffloadingConnector": "vllm_offload",
+}
 LEASE = 600  # s; how long a producer keeps blocks for a consumer
 
 
 def threads():
     """Threads of this process that Python has not started: their names, by id."""
-    ours = {thread.native_id for thread in threading.enumerate()}
-    return {
-        int(tid): Path(f"/proc/self/task/{tid}/comm").read_text()
-        for tid in os.listdir("/proc/self/task")
-        if int(tid) not in ours
-    }
+    ours, names = {thread.native_id for thread in threading.enumerate()}, {}
+    for tid in {int(tid) for tid in os.listdir("/proc/self/task")} - ours:
+        with contextlib.suppress(FileNotFoundError):  # it has ended since
+            names[tid] = Path(f"/proc/self/task/{tid}/comm").read_text()
+    return names
 
 
 def packed(thing):
@@ -131,6 +135,7 @@ class Rank:
         ).create_engine_config()
         self.config.cache_config.kv_cache_layout = layout
         self.config.cache_config.num_gpu_blocks = caches[0].blocks
+        self.config.parallel_config.rank = self.rank
         parallel_state.init_distributed_environment(
             world_size=self.ranks,
             rank=self.rank,
@@ -278,7 +283,8 @@ def kind_of(options):
     """The class of a rank with these options."""
     if options["connector"] in BY_HAND and not {"class", "store"} & options.keys():
         return Rank
-    return importlib.import_module("store_rank" if "store" in options else "vllm_engine").Rank  # which need this module
+    module = "store_rank" if "store" in options else MODULES.get(options["connector"], "vllm_engine")
+    return importlib.import_module(module).Rank  # which needs this one
 
 
 def handle(call, ranks):
