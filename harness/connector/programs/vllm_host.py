@@ -1,10 +1,11 @@
-"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls),
-MooncakeConnector (the producer pushes), ExampleConnector (files: the producer saves, the consumer loads) or a class of the
-user's ($KVCTS_CONNECTOR; a store of pages, $KVCTS_STORE: store_rank.py), on CPU tensors in the suite's memory. No GPU, no
-model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM,
+"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls), MooncakeConnector
+and NixlPushConnector (the producer pushes), ExampleConnector (files: the producer saves, the consumer loads),
+MooncakeStoreConnector (vllm_mooncake_store.py), OffloadingConnector (vllm_offload.py) or a class of the user's
+($KVCTS_CONNECTOR; a store of pages, $KVCTS_STORE: store_rank.py), on CPU tensors in the suite's memory. No GPU, no model
+weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM,
 too (vllm_stand_in.py).
 
-    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector, or class: true}, and in a case, as its
+    options: {connector: one of PACKAGES, or class: true}, and in a case, as its
     engine_options, beside those of vllm_engine.py:
       kv_layout         the layout that the engine reports, if not the strides'
       extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of
@@ -56,6 +57,8 @@ PACKAGES = {
     "NixlPushConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
     "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
     "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector"),
+    "OffloadingConnector": ("torch", "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector"),
+    "MooncakeStoreConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store.connector"),
 }
 PUSHES = ("MooncakeConnector", "NixlPushConnector")  # whose producer writes
 
