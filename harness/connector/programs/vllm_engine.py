@@ -443,10 +443,10 @@ class Rank(vllm_runner.Runner):
         if now:
             raise template.Refusal("the connector loads within a step of the engine: nothing can be given up meanwhile")
         yield from self.perform("keep", requests=[one.blocks for one in later])
-        yield from self.step(self.output())
+        over = yield from self.step(self.output())
         for one in later:
             self.finished(one, "FINISHED_ABORTED")
-        waiting, told = {one.name for one in later}, {one.name for one in later}
+        waiting, told = {one.name for one in later} - over["receiving"], {one.name for one in later}
         while waiting:  # the scheduler keeps the blocks until the load is over
             over = yield from self.step(self.output(finished=told), finished=told)
             waiting, told = waiting - over["receiving"], ()
