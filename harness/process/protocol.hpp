@@ -27,8 +27,8 @@
 //            misalign; size = whole file.
 //   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both
 //            sides)
-//   see      {key}                                         -> ok {}   keeps what the destination holds: compare reports what
-//            had not arrived
+//   see      {key, reuse: bool}                            -> ok {}   keeps what the destination holds: compare reports what
+//            had not arrived. reuse: another request's content lies in the producer's blocks of this transfer until compare
 //   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be
 //            untouched. Omit moved/planned when unknown. `outcome` in the reply covers bytes and counts only.

@@ -53,11 +53,27 @@ def late_write(job):
     threading.Thread(target=write, daemon=True).start()
 
 
+def early(call, job):
+    """The producer is done 300 ms before its blocks are read."""
+
+    def move():
+        time.sleep(0.3)
+        template.Job.transfer(job, call)
+
+    if template.ROLE == "consumer":
+        if job.moves:
+            time.sleep(0.3)
+        return job.transfer(call)
+    if job.moves:
+        threading.Thread(target=move, daemon=True).start()
+    return {}
+
+
 def fault_of(call):
     """The fault, when it belongs to this side and this call; else ""."""
     name = call["call"]
     mover = "producer" if OPS.get(call.get("job"), "write") == "write" else "consumer"
-    if template.ROLE != (SIDE or mover):
+    if template.ROLE != (SIDE or mover) and FAULT != "early":
         return ""
     where, _, what = FAULT.rpartition(":")
     return what if name == (where or "transfer") else ""
@@ -109,7 +125,11 @@ def act(call, jobs, handle):
     elif fault == "raise":
         _, num_blocks, block_size, num_heads, head_dim = (2, 7, 3072)
     elif fault == "nothing":
+        job = jobs[call["job"]]
+        job.peer_over.say(call["transfer"] + 1)
         return {}
+    elif fault == "early":
+        return early(call, jobs[call["job"]])
     elif fault == "pending":
         return {"state": "pending"}
     elif fault == "moved-and-pending":
@@ -125,6 +145,7 @@ def act(call, jobs, handle):
     elif fault == "refuse-lying":
         return {"state": "refused", "text": "half of it is missing", "moved": 4096}
     elif fault == "load-errors":
+        jobs[call["job"]].peer_over.say(call["transfer"] + 1)
         return {"load_errors": call["requests"][0]["blocks"]}
     elif fault == "load-errors-late":
         handle(call, jobs)

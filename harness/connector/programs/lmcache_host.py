@@ -65,20 +65,26 @@ class Job:
         self.options = call["options"]
         self.acts = (call["op"] == "write") == (ROLE == "producer")
         self.mine = Side(call, self.options) if self.acts else None
+        self.over, self.waiting = template.Over(), None
+
+    poll = template.Job.poll
 
     def handshake(self, peer):
+        self.peer_over = template.Over(peer["over"])
         self.theirs = Side(peer, self.options) if self.acts else None
 
-    def transfer(self, requests):
+    def transfer(self, call):
         if not self.acts:
-            return {}
+            self.waiting = call
+            return {"state": "pending"}
         producer, consumer = (self.mine, self.theirs) if ROLE == "producer" else (self.theirs, self.mine)
         if producer.objects and consumer.objects:
             raise template.Refusal("both sides are LMCache's objects: there is no cache to take from or put to")
-        for request in requests:
+        for request in call["requests"]:
             blocks = request["blocks"], request["peer_blocks"]
             if request["tokens"]:
                 self.move(producer, consumer, *(blocks if ROLE == "producer" else blocks[::-1]), request["tokens"])
+        self.peer_over.say(call["transfer"] + 1)
         paged = consumer if producer.objects else producer
         return {
             "path": {
@@ -116,12 +122,14 @@ def handle(call, jobs):
                 "facts": {"torch": version("torch"), "python": sys.version.split()[0]},
             }
         if name == "register":
-            jobs[call["job"]] = Job(call)
-            return {"metadata": {key: call[key] for key in ("memory", "groups", "dtype", "op")}}
+            jobs[call["job"]] = job = Job(call)
+            return {"metadata": {key: call[key] for key in ("memory", "groups", "dtype", "op")} | {"over": job.over.path}}
         if name == "handshake":
             jobs[call["job"]].handshake(call["peer"])
         elif name == "transfer":
-            return jobs[call["job"]].transfer(call["requests"])
+            return jobs[call["job"]].transfer(call)
+        elif name == "poll":
+            return {"calls": [answer for job in jobs.values() for answer in job.poll()]}
         elif name == "release":
             jobs.pop(call["job"], None)
     except Exception as error:

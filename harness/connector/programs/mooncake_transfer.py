@@ -67,7 +67,7 @@ class Job(template.Job):
             engine.ask("register_memory", base, entry["bytes"])
 
     def metadata(self):
-        return {"groups": self.call["groups"], "bases": self.bases, "engine": self.engine.name}
+        return {"groups": self.call["groups"], "bases": self.bases, "engine": self.engine.name, "over": self.over.path}
 
     def handshake(self, peer):
         super().handshake({**peer, "memory": []})  # pairs the tensors
@@ -92,22 +92,28 @@ class Job(template.Job):
                 for a, b in zip(here[mine].flat, there[theirs].flat):
                     yield int(a), int(b), size
 
-    def transfer(self, requests):
+    def transfer(self, call):
         """Starts it; a thread waits, because Mooncake's calls block."""
-        if (self.call["op"] == "write") != (template.ROLE == "producer"):
-            return {}
-        self.outcome, self.thread = (
-            None,
-            threading.Thread(target=self.move, args=(list(self.pieces(requests)),), daemon=True),
-        )
-        self.thread.start()
+        self.outcome, self.waiting = None, call
+        if self.moves:
+            pieces = list(self.pieces(call["requests"]))
+            self.thread = threading.Thread(target=self.move, args=(pieces, call["transfer"] + 1), daemon=True)
+            self.thread.start()
         return {"state": "pending"}
 
-    def move(self, pieces):
+    def poll(self):
+        if self.waiting and not self.moves and self.over.said(self.waiting["transfer"] + 1):
+            self.outcome = {"state": "done"}
+        if self.waiting and self.outcome:
+            yield {"id": self.waiting["id"], **self.outcome}
+            self.waiting = None
+
+    def move(self, pieces, transfers):
         try:
             for at in range(0, len(pieces), AT_ONCE):
                 here, there, sizes = zip(*pieces[at : at + AT_ONCE])
                 self.engine.ask(f"batch_transfer_sync_{self.call['op']}", self.peer["engine"], here, there, sizes)
+            self.peer_over.say(transfers)
             self.outcome = {
                 "state": "done",
                 "moved": sum(size for _, _, size in pieces),
@@ -149,16 +155,11 @@ def handle(call, jobs):
     if name == "handshake":
         job.handshake(call["peer"])
     elif name == "transfer":
-        answer = job.transfer(call["requests"])
-        if answer:
-            jobs.setdefault("moving", {})[call["id"]] = job
-        return answer
+        return job.transfer(call)
     elif name == "poll":
-        over = {number: job for number, job in jobs.get("moving", {}).items() if job.outcome is not None}
-        return {"calls": [{"id": number, **jobs["moving"].pop(number).outcome} for number in over]}
+        return {"calls": [answer for job in jobs.values() for answer in job.poll()]}
     elif name == "release":
         if job is not None:
-            jobs["moving"] = {number: other for number, other in jobs.get("moving", {}).items() if other is not job}
             jobs.pop(call["job"]).release()
     elif name != "shutdown":
         raise Refusal(f"unknown call {name}")

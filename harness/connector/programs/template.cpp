@@ -3,7 +3,8 @@
 //
 // The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). It
 // accepts two caches only if the bytes of a block have the same order on both sides, as most block movers do, and refuses
-// all others.
+// all others. `done` hands a side's blocks to its engine: the side that does not move the bytes stays pending until the
+// other has said that they have moved.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -79,29 +80,68 @@ struct Side {
   std::vector<Blocks> tensors;
 };
 
-struct Job {
-  std::string op;
-  std::unique_ptr<Side> mine, theirs;
+// How many transfers of a job have moved their bytes: a number in a file of the side that waits for them.
+struct Over {
+  explicit Over(const std::string& file = "")
+      : fd(file.empty() ? ::memfd_create("over", MFD_CLOEXEC) : ::open(file.c_str(), O_RDWR | O_CLOEXEC)) {
+    if (fd < 0) throw std::runtime_error("cannot open " + file);
+  }
+  Over(const Over&) = delete;
+  ~Over() { ::close(fd); }
+  std::string path() const { return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd); }
+  void say(std::uint32_t transfers) const {
+    if (::pwrite(fd, &transfers, sizeof transfers, 0) < 0) throw std::runtime_error("cannot say that the bytes have moved");
+  }
+  bool said(std::uint32_t transfers) const {
+    std::uint32_t is = 0;
+    return ::pread(fd, &is, sizeof is, 0) == sizeof is && is == transfers;
+  }
+  int fd;
 };
+
+struct Job {
+  bool moves;
+  std::unique_ptr<Side> mine, theirs;
+  std::unique_ptr<Over> over, peer_over;
+  json waiting;  // the call that waits for the other side
+};
+
+// The answers to transfers that are over by now.
+json ended(std::map<std::uint64_t, Job>& jobs) {
+  json calls = json::array();
+  for (auto& [number, job] : jobs) {
+    if (job.waiting.is_null() || !job.over->said(job.waiting.at("transfer").get<std::uint32_t>() + 1)) continue;
+    calls.push_back({{"id", job.waiting.at("id")}, {"state", "done"}});
+    job.waiting = nullptr;
+  }
+  return calls;
+}
+
 json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& jobs) {
   const std::string name = call.at("call");
   if (name == "hello")
     return role = call.at("role"),
            json{{"name", "template"}, {"version", "1"}, {"capabilities", {{"ops", {"write", "read"}}}}};
-  if (name == "poll" || name == "shutdown") return json::object();
+  if (name == "shutdown") return json::object();
+  if (name == "poll") return {{"calls", ended(jobs)}};
   Job& job = jobs[call.at("job").get<std::uint64_t>()];
   if (name == "register") {
-    job = {call.at("op"), std::make_unique<Side>(call), nullptr};
-    return {{"metadata", {{"memory", call.at("memory")}, {"groups", call.at("groups")}}}};
+    const bool moves = (call.at("op") == "write") == (role == "producer");
+    job = {moves, std::make_unique<Side>(call), nullptr, std::make_unique<Over>(), nullptr, nullptr};
+    return {{"metadata", {{"memory", call.at("memory")}, {"groups", call.at("groups")}, {"over", job.over->path()}}}};
   }
   if (name == "handshake") {
     job.theirs = std::make_unique<Side>(call.at("peer"));
+    job.peer_over = std::make_unique<Over>(call.at("peer").at("over").get<std::string>());
     if (job.mine->tensors.size() != job.theirs->tensors.size())
       throw Refusal("the two sides have different numbers of tensors");
     for (std::size_t i = 0; i < job.mine->tensors.size(); ++i)
       if (job.mine->tensors[i].what != job.theirs->tensors[i].what)
         throw Refusal("a block is " + job.mine->tensors[i].what + " here and " + job.theirs->tensors[i].what + " there");
-  } else if (name == "transfer" && (job.op == "write") == (role == "producer")) {  // otherwise the other side does the work
+  } else if (name == "transfer" && !job.moves) {
+    job.waiting = call;
+    return {{"state", "pending"}};
+  } else if (name == "transfer") {
     std::size_t moved = 0;
     for (std::size_t i = 0; i < job.mine->tensors.size(); ++i) {
       const Blocks &a = job.mine->tensors[i], &b = job.theirs->tensors[i];
@@ -116,10 +156,11 @@ json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& j
         }
       }
     }
+    job.peer_over->say(call.at("transfer").get<std::uint32_t>() + 1);
     return {{"moved", moved}};
   } else if (name == "release") {
     jobs.erase(call.at("job").get<std::uint64_t>());
-  } else if (name != "transfer") {
+  } else {
     throw Refusal("unknown call " + name);
   }
   return json::object();
@@ -141,7 +182,8 @@ int main() {
     const json call = json::parse(text);
     json answer;
     try {
-      (answer = handle(call, role, jobs))["state"] = "done";
+      answer = handle(call, role, jobs);
+      if (!answer.contains("state")) answer["state"] = "done";
     } catch (const Refusal& no) {
       answer = {{"state", "refused"}, {"type", "Refusal"}, {"text", no.what()}, {"file", "template.cpp"}};
     } catch (const std::exception& error) {

@@ -1,7 +1,10 @@
 """A connector program to copy: moves a KV cache between two processes through shared memory. Needs NumPy.
 
 The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). Your own
-connector changes view() (how it reads the tensors it receives), transfer() (how bytes travel), and what it refuses."""
+connector changes view() (how it reads the tensors it receives), transfer() (how bytes travel), and what it refuses.
+
+`done` hands a side's blocks to its engine: the side that does not move the bytes stays pending until the other has said that
+they have moved."""
 
 import faulthandler
 import json
@@ -30,6 +33,20 @@ class Memory:
             self.map, self.base = mmap.mmap(file.fileno(), 0), entry["offset"]
 
 
+class Over:
+    """How many transfers of a job have moved their bytes: a number in a file of the side that waits for them."""
+
+    def __init__(self, path=None):
+        self.file = os.fdopen(os.memfd_create("over"), "r+b", 0) if path is None else open(path, "r+b", 0)
+        self.path = f"/proc/{os.getpid()}/fd/{self.file.fileno()}"
+
+    def say(self, transfers):
+        os.pwrite(self.file.fileno(), struct.pack("<I", transfers), 0)
+
+    def said(self, transfers):
+        return os.pread(self.file.fileno(), 4, 0) == struct.pack("<I", transfers)
+
+
 def view(tensor, memories):
     """The tensor as the suite claims it: shape, strides in bytes, elements of `itemsize` opaque bytes."""
     at = memories[tensor["memory"]]
@@ -47,6 +64,8 @@ class Job:
     def __init__(self, call):
         self.call = call
         self.memories = [Memory(entry) for entry in call["memory"]]
+        self.moves = (call["op"] == "write") == (ROLE == "producer")
+        self.over, self.waiting = Over(), None
 
     def tensors(self, call):
         for group, entry in enumerate(call["groups"]):
@@ -57,6 +76,7 @@ class Job:
 
     def handshake(self, peer):
         self.peer_memories = [Memory(entry) for entry in peer["memory"]]
+        self.peer_over = Over(peer["over"])
         mine, theirs = list(self.tensors(self.call)), list(self.tensors(peer))
         self.pairs = []
         for group, tensor in mine:
@@ -82,10 +102,22 @@ class Job:
         if "B" not in a["axes"] and a["component"] != "gscale":
             raise Refusal(f"{a['name']}: {a['axes']} has no separate dim for blocks")
 
-    def transfer(self, requests):
-        """The producer writes or the consumer reads, as `op` says; the other side has nothing to do."""
-        if (self.call["op"] == "write") != (ROLE == "producer"):
-            return {}
+    def transfer(self, call):
+        """The producer writes or the consumer reads, as `op` says; the other side waits for it."""
+        if not self.moves:
+            self.waiting = call
+            return {"state": "pending"}
+        moved = self.move(call["requests"])
+        self.peer_over.say(call["transfer"] + 1)
+        return {"moved": moved}
+
+    def poll(self):
+        """The answer to a transfer that is over by now."""
+        if self.waiting and self.over.said(self.waiting["transfer"] + 1):
+            yield {"id": self.waiting["id"], "state": "done"}
+            self.waiting = None
+
+    def move(self, requests):
         moved = 0
         for group, tensor, other in self.pairs:
             axes = tensor["axes"]
@@ -102,7 +134,7 @@ class Job:
                     for b, c in zip(*(pair if ROLE == "producer" else pair[::-1])):
                         target[c] = source[b]
                         moved += target[c].nbytes
-        return {"moved": moved}
+        return moved
 
 
 def handle(call, jobs):
@@ -114,16 +146,18 @@ def handle(call, jobs):
     if name == "register":
         jobs[call["job"]] = job = Job(call)
         list(job.tensors(call))
-        return {"metadata": {"memory": call["memory"], "groups": call["groups"]}}
+        return {"metadata": {"memory": call["memory"], "groups": call["groups"], "over": job.over.path}}
     if name == "handshake":
         jobs[call["job"]].handshake(call["peer"])
     elif name == "transfer":
-        return jobs[call["job"]].transfer(call["requests"])
+        return jobs[call["job"]].transfer(call)
+    elif name == "poll":
+        return {"calls": [answer for job in jobs.values() for answer in job.poll()]}
     elif name == "release":
         jobs.pop(call["job"], None)
-    elif name not in ("poll", "shutdown"):
+    elif name != "shutdown":
         raise Refusal(f"unknown call {name}")
-    return {}  # a call in progress answers {"state": "pending"}; poll then reports how it ended
+    return {}
 
 
 def main():

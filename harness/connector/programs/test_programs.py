@@ -40,7 +40,7 @@ def test_mooncake_conforms(program):
 
 def test_they_are_short():
     for name in ("template.py", "template.cpp"):
-        assert len((HERE / name).read_text().splitlines()) < 170
+        assert len((HERE / name).read_text().splitlines()) < 200
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_they_are_short():
         ("exit", "closed its socket"),
         ("raise", "not enough values to unpack"),
         ("nothing", "of the destination"),
+        ("early", "the producer had answered done"),
         ("miscounted", "it reports that 6144 bytes moved"),
         ("load-errors", "load errors of blocks"),
         ("register:raise", "expected done"),

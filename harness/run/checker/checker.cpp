@@ -36,6 +36,7 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
         break;
       case CheckerRequest::see:
         open_case(request).see();
+        if (request.value("reuse", false)) open_case(request).reuse();
         break;
       case CheckerRequest::compare:
         reply["report"] = to_json(compare(request));

@@ -107,9 +107,9 @@ class Bench {
     return report_from_json(reply.at("report"));
   }
   const ResolvedCase& resolved() const { return case_; }
-  void see() {
+  void see(bool reuse = false) {
     std::vector<int> fds;
-    EXPECT_TRUE(checker_.handle({{"op", "see"}, {"key", 1}}, fds).value("ok", false));
+    EXPECT_TRUE(checker_.handle({{"op", "see"}, {"key", 1}, {"reuse", reuse}}, fds).value("ok", false));
   }
   LateWrite recheck() {
     std::vector<int> fds;
@@ -216,6 +216,51 @@ TEST(Checker, WhatComesAfterCompletionHadNotArrived) {
   EXPECT_NE(report.message.find("that moment 1 bytes differed from now"), std::string::npos) << report.message;
   bench.see();  // the last look counts
   EXPECT_EQ(bench.compare().outcome, Outcome::pass);
+}
+
+TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
+  using layout::Dtype;
+  for (const layout::Scheme& scheme :
+       {layout::Scheme{"bf16", Dtype::bf16, {}, {}}, layout::Scheme{"fp8", Dtype::e4m3fn, {}, {}},
+        layout::Scheme{"nvfp4", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 16}, Dtype::fp32}})
+    for (const bool all : {true, false}) {  // read after that word: all of it, or its second half
+      Pair setup;
+      setup.scheme = scheme;
+      Bench bench{setup};
+      connector::Plan plan = bench.plan(), late = plan;
+      const auto middle = static_cast<std::ptrdiff_t>(all ? 0 : plan.copies.size() / 2);
+      plan.copies.erase(plan.copies.begin() + middle, plan.copies.end());
+      late.copies.erase(late.copies.begin(), late.copies.begin() + middle);
+      bench.execute(plan);
+      bench.see(true);
+      bench.execute(late);
+      const Report report = bench.compare();
+      EXPECT_EQ(report.diagnosis.fault_class, FaultClass::stale_block) << scheme.name << ": " << report.message;
+      EXPECT_TRUE(report.diagnosis.exact) << scheme.name;
+      EXPECT_FALSE(report.source_changed) << scheme.name;
+      EXPECT_NE(report.message.find("next request (generation 3)"), std::string::npos) << report.message;
+    }
+}
+
+TEST(Checker, WhatWasReadBeforeTheBlocksWereFreedIsRight) {
+  Bench bench{Pair{}};
+  bench.execute(bench.plan());
+  bench.see(true);
+  const Report right = bench.compare();
+  EXPECT_EQ(right.outcome, Outcome::pass) << right.message;
+  EXPECT_EQ(right.digests, checker::expected_digests(bench.resolved(), true));
+}
+
+TEST(Checker, WhoWritesIntoBlocksThatAreFreeChangesTheSource) {
+  Bench bench{Pair{}};
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  bench.see(true);
+  *bench.at(true, plan.copies[0].src, plan.copies[0].src_offset) ^= 0x80;
+  const Report report = bench.compare();
+  EXPECT_EQ(report.outcome, Outcome::fail);
+  EXPECT_TRUE(report.source_changed) << report.message;
+  EXPECT_EQ(report.wrong_bytes, 1) << report.message;
 }
 
 TEST(Checker, ALargeDestinationIsSeenToo) {

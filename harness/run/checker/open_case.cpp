@@ -51,7 +51,7 @@ double free_memory() {
 
 }  // namespace
 
-OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_(make_content(case_)) {
+OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_(make_content(case_)), reuse_(case_) {
   const auto add = [&](const RegionRef& region) {
     File file;
     file.region = region;
@@ -96,6 +96,7 @@ json OpenCase::fill(int pass) {
   const auto start = now_ns();
   pass_ = pass;
   seen_.clear();
+  reuse_.forget();
   if (pass == 0) digests_ = {};
   std::int64_t bytes = 0;
   for (auto& f : files_) {
@@ -181,6 +182,39 @@ void OpenCase::see() {
       seen.pages.push_back(kernels::digest(now.subspan(at, std::min(seen_page, now.size() - at))));
     seen_.push_back(std::move(seen));
   }
+}
+
+void OpenCase::reuse() {
+  Reuse::Files files;
+  for (std::size_t i = 0; i < producers_; ++i) files.push_back(files_[i].bytes());
+  reuse_.begin(pass_, std::move(files));
+}
+
+std::optional<Diagnosis> OpenCase::name_reuse() const {
+  const ResolvedCase late = reuse_.transferred_late();
+  const auto producer_files = producer_views();
+  std::int64_t wrong = 0;
+  std::vector<std::uint8_t> expected, stale;
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const File& f = files_[i];
+    const auto now = f.bytes();
+    expected.resize(now.size()), stale.resize(now.size());
+    content_->write_expected(f.region, pass_, expected);
+    if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, now, expected);
+    oracle::write_expected(late, f.region, pass_, stale);
+    for (std::size_t b = 0; b < now.size(); ++b) {
+      if (now[b] == expected[b]) continue;
+      if (now[b] != stale[b]) return std::nullopt;
+      ++wrong;
+    }
+  }
+  if (wrong == 0) return std::nullopt;
+  return named(
+      {{FaultClass::stale_block,
+        fmt::format("the producer answered done, its blocks were given to the next request (generation {}) at once, "
+                    "and the consumer received that request's content",
+                    reuse_.generation())}},
+      explains_all(wrong));
 }
 
 OpenCase::Wrong OpenCase::compare_seen() const {
@@ -410,6 +444,7 @@ Report OpenCase::compare(const json& request) {
   // A case that ended early (refusal, exception) must leave the destination unchanged.
   const bool transferred = request.value("transferred", true);
   const json events = request.value("events", json::array());
+  if (reuse_.began()) reuse_.end();
   // Digest before comparing: whatever arrives meanwhile is a change.
   compared_ = digest_all();
   const Differences found = differences(transferred);
@@ -435,7 +470,11 @@ Report OpenCase::compare(const json& request) {
     report.picture = traced->arrivals->moves();
     if (traced->bytes > told_at_most) traced.reset();
   }
-  if (report.wrong_bytes != 0 || !events.empty())
+  std::optional<Diagnosis> reused;
+  if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
+  if (reused)
+    report.diagnosis = std::move(*reused);
+  else if (report.wrong_bytes != 0 || !events.empty())
     report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred,
                                       request.value("search", true), traced.get());
   if (report.wrong_bytes != 0) {

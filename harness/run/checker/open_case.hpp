@@ -14,6 +14,7 @@
 #include "process/memory_file.hpp"
 #include "run/checker/content.hpp"
 #include "run/checker/digests.hpp"
+#include "run/checker/reuse.hpp"
 #include "scene/oracle/oracle.hpp"
 
 namespace kvcts::checker {
@@ -31,6 +32,9 @@ class OpenCase {
   /// Keeps what the destination holds now, when completion is reported. A later call replaces it: a program's transfer is
   /// over when both sides report it.
   void see();
+  /// The producer said that the transfer's blocks are free, and the consumer is still pending: another request has them
+  /// until compare().
+  void reuse();
   /// Compares every byte of every file with its expected value, and what was seen with what is there now; diagnoses a
   /// mismatch.
   Report compare(const nlohmann::json& request);
@@ -80,6 +84,8 @@ class OpenCase {
   /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
   std::unique_ptr<Traced> trace(bool source_changed) const;
   void add_state_of_data(Report& report) const;
+  /// If all wrong bytes of the destination are those of the request that was given the producer's blocks.
+  std::optional<Diagnosis> name_reuse() const;
   /// `search`: not only what is seen at once.
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
                            bool transferred, bool search, const Traced* traced);
@@ -90,6 +96,7 @@ class OpenCase {
 
   const ResolvedCase case_;
   std::unique_ptr<Content> content_;
+  Reuse reuse_;
   int pass_{0};
   std::vector<File> files_;  ///< producer, consumer, output
   std::vector<Seen> seen_;

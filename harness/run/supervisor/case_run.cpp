@@ -127,7 +127,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   enter(a, Phase::transfer);
   a.transferred = false;
-  a.seen = 0, a.seeing_ns = 0;
+  a.seen = 0, a.seeing_ns = 0, a.consumer_done = false;
   Ended ended;
   if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, WorkerRequest::upload);
   if (ended.kind != Kind::completed) co_return ended;
@@ -141,7 +141,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   for (const auto& child : workers_->children) child->await_announcement();
   ended = co_await ask_workers(a, Phase::transfer, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
-  if (a.seen < static_cast<int>(replies.size())) co_await see(a);  // a reply announces it, too
+  if (a.seen < static_cast<int>(replies.size())) co_await see(a, nullptr);  // a reply announces it, too
   for (const auto& child : workers_->children) child->await_announcement();
   a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
   note_claims(a, replies[0].value("path", json::object()));

@@ -100,6 +100,7 @@ class Lane {
     std::vector<std::string> orphans;  ///< commands of what belonged to no worker at the last standstill
     int seen{0};                       ///< looks at the destination when completion was reported, of this pass
     std::int64_t seeing_ns{0};         ///< and what they took
+    bool consumer_done{false};         ///< by its own word, of this pass
     std::int64_t since_ns{0};
   };
 
@@ -140,8 +141,8 @@ class Lane {
   Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
   Task<Ended> finish(Attempt& a);
   Task<Ended> end_call(Attempt& a, const char* call);
-  Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op);
-  Task<void> see(Attempt& a);
+  Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op, bool reuse = false);
+  Task<void> see(Attempt& a, const Child* who);
   void note_code(Attempt& a);
   Task<void> look(Attempt& a, const char* call);
   Child& initiator(const ResolvedCase& c) const;

@@ -58,7 +58,7 @@ class Standstill {
 }  // namespace
 
 /// The checker's answer, which nothing under test can have changed meanwhile. It may be asked nothing.
-Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op) {
+Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, bool reuse) {
   std::optional<Standstill> still;
   if (workers_) still.emplace(workers_->children, workers_->sandbox != nullptr);
   const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
@@ -71,6 +71,7 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
   if (still && run_.options.digest) note_code(a);
   if (!op) co_return json();
   json request = {{"op", *op}, {"key", a.key}};
+  if (reuse) request["reuse"] = true;
   checker_.request(std::move(request));
   co_return co_await checker_reply(&a.resolved);
 }
@@ -90,10 +91,13 @@ void Lane::note_code(Attempt& a) {
   workers_->code = std::move(code);
 }
 
-/// What has arrived at the moment when completion is reported.
-Task<void> Lane::see(Attempt& a) {
+/// What has arrived at the moment when completion is reported. A program's producer says with it that its blocks are free.
+Task<void> Lane::see(Attempt& a, const Child* who) {
   const std::int64_t since = now_ns();
-  co_await stop_and_ask_checker(a, has_provider(a.resolved) ? std::nullopt : std::optional(CheckerRequest::see));
+  const bool producer = who != nullptr && who == workers_->children.front().get();
+  if (who != nullptr && !producer) a.consumer_done = true;  // then its blocks have no reader left
+  const bool reuse = is_program(a.resolved) && producer && !a.consumer_done;
+  co_await stop_and_ask_checker(a, has_provider(a.resolved) ? std::nullopt : std::optional(CheckerRequest::see), reuse);
   ++a.seen;
   a.seeing_ns += now_ns() - since;
 }

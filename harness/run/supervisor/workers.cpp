@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <ranges>
 
 #include "run/supervisor/lane.hpp"
 
@@ -170,7 +171,8 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
     if (const auto start = a.resolved.connector.options.find("start_ms");
         start != a.resolved.connector.options.end() && start->is_number_integer())
       limit = std::max(limit, start->get<std::int64_t>());
-  for (Request& request : requests) request.child->request(std::move(request.body), request.fds);
+  // The producer of a read first: what it says too early is acted upon before the consumer reads.
+  for (Request& request : std::views::reverse(requests)) request.child->request(std::move(request.body), request.fds);
   std::vector<Child*> awaited;
   for (const Request& request : requests) awaited.push_back(request.child);
   std::map<const Child*, json> said;
@@ -180,7 +182,7 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
     Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
     Ended one;
     if (reply.kind == Reply::Kind::announced) {
-      co_await see(a);
+      co_await see(a, reply.child);
       continue;
     }
     if (reply.kind == Reply::Kind::ended) {
@@ -282,6 +284,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
     for (const auto& child : workers_->children) {
       if (phase != Phase::transfer || !child->take_announcement()) continue;
       reply.kind = Reply::Kind::announced;
+      reply.child = child.get();
       co_return reply;
     }
     for (const auto& other : workers_->children) {

@@ -9,9 +9,9 @@ namespace kvcts::oracle {
 using layout::Axis;
 using layout::Plane;
 
-namespace {
-
 kernels::TagKey tag_key(const ResolvedCase& c, int pass) { return {c.seed, static_cast<std::uint32_t>(pass), 0}; }
+
+namespace {
 
 // Values that belong to a cache rather than to a block (a global scale) carry the first request's generation.
 std::uint32_t unblocked_generation(const Group& group) {

@@ -24,6 +24,9 @@ FileShape file_shape(const ResolvedCase& resolved, std::int64_t allocation_bytes
 /// Poison key of a region's memory file.
 std::uint64_t region_key(const ResolvedCase& resolved, const RegionRef& region);
 
+/// Of the tags of one pass.
+kernels::TagKey tag_key(const ResolvedCase& resolved, int pass);
+
 /// Blocks and their tokens on one side. `transferred_only`: what a consumer must hold after the transfer.
 std::vector<kernels::BlockContent> content(const Group& group, Side side, bool transferred_only);
 
