@@ -386,6 +386,46 @@ TEST_P(Conformance, OneLargeDescriptorShowsProgress) {
   });
 }
 
+/// 2^k - 1, 2^k, 2^k + 1 up to 1 MiB, and primes beside the sizes of chunks.
+std::vector<std::size_t> edge_sizes() {
+  std::vector<std::size_t> sizes{3,     61,    251,   1021,  4093,   4099,   12289,  16381,  16411,  24593,  32749,
+                                 32771, 49157, 65521, 98317, 131071, 196613, 262139, 393241, 524287, 786433, 1048573};
+  for (std::size_t power = 1; power <= 1 << 20; power *= 2) {
+    for (const std::size_t size : {power - 1, power, power + 1}) {
+      if (size > 0) sizes.push_back(size);
+    }
+  }
+  return sizes;
+}
+
+TEST_P(Conformance, DescriptorsOfSizesBesidePowersOfTwo) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 12 << 20);
+    pair.connect();
+    std::mt19937_64 random(11);
+    auto sizes = edge_sizes();
+    std::shuffle(sizes.begin(), sizes.end(), random);
+    std::vector<Descriptor> list;
+    for (std::uint64_t from = 1; const std::size_t bytes : sizes) {
+      list.push_back({pair.local, from, 0, 0, bytes});
+      from += bytes + random() % 64;
+    }
+    std::shuffle(list.begin(), list.end(), random);
+    for (std::uint64_t to = 1; Descriptor& one : list) {
+      one.remote_offset = to;
+      to += one.bytes + 1 + random() % 64;
+    }
+    for (const Op op : {Op::write, Op::read}) {
+      pair.there.fill(op == Op::write ? 2 : 3);
+      std::string here = pair.here.copy(), there = pair.there.copy();
+      apply(op, list, here, there);
+      pair.run(op, list);
+      expect_equal(pair.there, there, op == Op::write ? "destination" : "source");
+      expect_equal(pair.here, here, op == Op::write ? "source" : "destination");
+    }
+  });
+}
+
 TEST_P(Conformance, ARequestIsPostedAgain) {
   isolated([](const Placement& setup) {
     Pair pair(setup);

@@ -14,7 +14,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import BUILD, finish  # noqa: E402
 
-MUTANTS = {"": set(), "nothing": {"APlainWriteArrives"}}
+MUTANTS = {
+    "": set(),
+    "chunk:16384": {"DescriptorsOfSizesBesidePowersOfTwo"},
+    "chunk:32768": {"DescriptorsOfSizesBesidePowersOfTwo"},
+    "chunk:65536": {"DescriptorsOfSizesBesidePowersOfTwo"},
+    "nothing": {"APlainWriteArrives"},
+}
 
 
 def results(mutant: str) -> dict[str, str]:
