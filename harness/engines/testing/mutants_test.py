@@ -21,6 +21,8 @@ MUTANTS = {
     "chunk:65536": {"DescriptorsOfSizesBesidePowersOfTwo"},
     "nothing": {"APlainWriteArrives"},
 }
+# This one other tests see, too, if the thread that copies is late.
+AHEAD = "CompletionIsNotAheadOfALargeLastPiece"
 
 
 def results(mutant: str) -> dict[str, str]:
@@ -57,9 +59,14 @@ def exactly(mutant: str, expected: set[str]) -> None:
     assert bool(skipped) == (mutant == "nothing"), f"mutant '{mutant}' skips {sorted(skipped)}"
 
 
+def ahead() -> None:
+    seen = results("ahead")
+    assert seen[AHEAD] == "failed", seen
+
+
 def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for part in [pool.submit(exactly, *one) for one in MUTANTS.items()]:
+        for part in [pool.submit(exactly, *one) for one in MUTANTS.items()] + [pool.submit(ahead)]:
             part.result()
     return 0
 
