@@ -630,6 +630,69 @@ TEST_P(Conformance, ADeregisteredRegionIsRefusedAsClaimed) {
   });
 }
 
+/// Writes and reads all of it, and looks at the memory of now and at that of earlier.
+void expect_moves(Pair& pair, std::uint64_t seed) {
+  for (const Op op : {Op::write, Op::read}) {
+    pair.here.fill(seed++);
+    pair.there.fill(seed++);
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    auto list = scattered(pair, 64, 4096);
+    apply(op, list, here, there);
+    pair.run(op, list);
+    expect_equal(pair.here, here, "memory here");
+    expect_equal(pair.there, there, "memory there");
+    EXPECT_TRUE(pair.here.earlier_untouched()) << "memory here that was given back has changed";
+    EXPECT_TRUE(pair.there.earlier_untouched()) << "memory there that was given back has changed";
+  }
+}
+/// To the end: an engine may write late, or when it is asked to forget.
+void expect_quiet_to_the_end(Pair& pair) {
+  const std::string here = pair.here.copy(), there = pair.there.copy();
+  pair.session.remove_peer(pair.peer);
+  pair.session.deregister(pair.local);
+  pair.target->remove(pair.remote);
+  for (const auto until = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < until;
+       std::this_thread::sleep_for(1ms))
+    pair.session.progress();
+  expect_equal(pair.here, here, "memory here, at the end");
+  expect_equal(pair.there, there, "memory there, at the end");
+  EXPECT_TRUE(pair.here.earlier_untouched() && pair.there.earlier_untouched());
+}
+
+TEST_P(Conformance, OtherMemoryAtTheAddressOfARegionThatWasGivenBack) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 256 << 10);
+    pair.connect();
+    expect_moves(pair, 100);
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      pair.session.deregister(pair.local);
+      pair.here.exchange();
+      pair.local = pair.session.register_region(pair.here.region(0, pair.here.size()));
+      expect_moves(pair, 200 + 10 * round);
+    }
+    expect_quiet_to_the_end(pair);
+  });
+}
+
+TEST_P(Conformance, OtherMemoryAtTheAddressOfAPeersRegionThatWasGivenBack) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 256 << 10);
+    pair.connect();
+    expect_moves(pair, 100);
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const PeerId before = pair.peer;
+      if (round % 2 == 0) pair.session.remove_peer(before);
+      pair.target->remove(pair.remote);
+      pair.there.exchange();
+      pair.remote = pair.target->add(pair.there.region(0, pair.there.size()));
+      pair.peer = pair.session.add_peer(pair.target->metadata({pair.remote}));
+      expect_moves(pair, 200 + 10 * round);
+      if (round % 2 == 1) pair.session.remove_peer(before);  // metadata of memory that is gone, kept meanwhile
+    }
+    expect_quiet_to_the_end(pair);
+  });
+}
+
 TEST_P(Conformance, NotificationsComeInOrderAndAfterTheData) {
   isolated([](const Placement& setup) {
     Pair pair(setup);

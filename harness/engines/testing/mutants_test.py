@@ -16,6 +16,8 @@ from kvtest import BUILD, finish  # noqa: E402
 
 MUTANTS = {
     "": set(),
+    "keeps-own": {"OtherMemoryAtTheAddressOfARegionThatWasGivenBack"},
+    "keeps-peers": {"OtherMemoryAtTheAddressOfAPeersRegionThatWasGivenBack"},
     "chunk:16384": {"DescriptorsOfSizesBesidePowersOfTwo"},
     "chunk:32768": {"DescriptorsOfSizesBesidePowersOfTwo"},
     "chunk:65536": {"DescriptorsOfSizesBesidePowersOfTwo"},

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -156,7 +157,9 @@ class ChildTarget final : public Target {
           "/proc/" + std::to_string(request["pid"].get<int>()) + "/fd/" + std::to_string(request["fd"].get<int>());
       const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
       const std::size_t offset = request["offset"], bytes = request["bytes"];
-      auto* base = static_cast<unsigned char*>(mmap(nullptr, offset + bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+      // Where the last one was, if that is free: other memory at an address that the engine knows.
+      auto* base =
+          static_cast<unsigned char*>(mmap(vacated(), offset + bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
       const RegionId id = session.register_region(
           {.address = base + offset, .bytes = bytes, .fd = fd, .fd_offset = offset, .access = request["access"]});
       close(fd);
@@ -166,6 +169,7 @@ class ChildTarget final : public Target {
     if (op == "remove") {
       const RegionId id = request["region"];
       session.deregister(id);
+      vacated() = mapped()[id].first;
       munmap(mapped()[id].first, mapped()[id].second);
       return nullptr;
     }
@@ -176,6 +180,10 @@ class ChildTarget final : public Target {
     if (op == "take") return wait_for_notification(session);
     if (op == "files") return count_open_files();
     throw std::runtime_error("unknown command " + op);
+  }
+  static void*& vacated() {
+    static void* at = nullptr;
+    return at;
   }
   static std::map<RegionId, std::pair<void*, std::size_t>>& mapped() {
     static std::map<RegionId, std::pair<void*, std::size_t>> all;
@@ -188,14 +196,37 @@ class ChildTarget final : public Target {
 
 }  // namespace
 
-Memory::Memory(std::size_t bytes) : bytes_(bytes) {
-  fd_ = memfd_create("kvcts-test", MFD_CLOEXEC);
-  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes)) != 0) throw std::runtime_error("memfd");
-  data_ = static_cast<unsigned char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0));
+namespace {
+
+int memory_file(std::size_t bytes) {
+  const int fd = memfd_create("kvcts-test", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) throw std::runtime_error("memfd");
+  return fd;
 }
+unsigned char* map_file(int fd, std::size_t bytes, void* fixed = nullptr) {
+  void* at = mmap(fixed, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (fixed != nullptr ? MAP_FIXED : 0), fd, 0);
+  if (at == MAP_FAILED) throw std::runtime_error("mmap");
+  return static_cast<unsigned char*>(at);
+}
+
+}  // namespace
+
+Memory::Memory(std::size_t bytes) : fd_(memory_file(bytes)), data_(map_file(fd_, bytes)), bytes_(bytes) {}
 Memory::~Memory() {
+  for (const Earlier& one : earlier_) munmap(one.data, bytes_);
   munmap(data_, bytes_);
   close(fd_);
+}
+void Memory::exchange() {
+  earlier_.push_back({map_file(fd_, bytes_), copy()});
+  const int fresh = memory_file(bytes_);
+  if (dup3(fresh, fd_, O_CLOEXEC) < 0) throw std::runtime_error("dup3");
+  close(fresh);
+  map_file(fd_, bytes_, data_);
+}
+bool Memory::earlier_untouched() const {
+  return std::all_of(earlier_.begin(), earlier_.end(),
+                     [&](const Earlier& one) { return std::memcmp(one.data, one.bytes.data(), bytes_) == 0; });
 }
 void Memory::fill(std::uint64_t seed) {
   for (std::size_t i = 0; i < bytes_; i += 8) {

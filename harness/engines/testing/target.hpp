@@ -26,11 +26,20 @@ class Memory {
   /// Position-dependent bytes: a hash of (seed, position), so that every shift or swap shows.
   void fill(std::uint64_t seed);
   transport::Region region(std::uint64_t offset, std::uint64_t bytes, std::uint32_t access = 7) const;
+  /// Another memory file under the same descriptor and at the same address. The one before is kept and watched.
+  void exchange();
+  /// Whether every exchanged file still has the bytes that it had then.
+  bool earlier_untouched() const;
 
  private:
+  struct Earlier {
+    unsigned char* data;
+    std::string bytes;
+  };
   int fd_{-1};
   unsigned char* data_{nullptr};
   std::size_t bytes_{0};
+  std::vector<Earlier> earlier_;
 };
 
 /// How to start an engine.
