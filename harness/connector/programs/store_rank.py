@@ -29,16 +29,16 @@ import shutil
 import types
 from pathlib import Path
 
+import rank_host
 import template
 import vllm_model
-import vllm_rank
 
 
 class Rank:
     def __init__(self, call):
         self.place, self.options = call["place"], call["options"]
         self.producer, self.rank = self.place["role"] == "producer", self.place["rank"]
-        self.memories = [vllm_rank.Memory(entry) for entry in call["memory"]]
+        self.memories = [rank_host.Memory(entry) for entry in call["memory"]]
         self.groups = [vllm_model.Group(call, self.place, number) for number in range(len(call["groups"]))]
         if len(self.groups) > 1:
             raise template.Refusal("a store of pages has one KV cache group")
@@ -51,6 +51,7 @@ class Rank:
         return {"handshake": None}
 
     def serve(self, handshakes): ...
+    def meet(self): ...
     def close(self): ...
 
     def page(self, block):

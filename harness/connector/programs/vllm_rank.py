@@ -1,43 +1,23 @@
 """One rank of one job, in a separate process: a connector of vLLM, the real class, between the suite's memory and its
 other side. vllm_host.py starts it and lists what replaces the engine around it."""
 
-import contextlib
-import ctypes
 import importlib
 import inspect
 import logging
-import mmap
 import os
 import pickle
-import sys
-import threading
 import time
 from base64 import b64decode, b64encode
-from pathlib import Path
 
-import refusal
-import template
+import rank_host
 import vllm_model
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.mmap.restype = ctypes.c_void_p
-LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
-MAP_FIXED = 0x10
 BY_HAND = ("NixlConnector", "MooncakeConnector")  # whose requests have no scheduler half here
 MODULES = {  # of a rank's class, if not vllm_engine
     "MooncakeStoreConnector": "vllm_mooncake_store",
     "OffloadingConnector": "vllm_offload",
 }
 LEASE = 600  # s; how long a producer keeps blocks for a consumer
-
-
-def threads():
-    """Threads of this process that Python has not started: their names, by id."""
-    ours, names = {thread.native_id for thread in threading.enumerate()}, {}
-    for tid in {int(tid) for tid in os.listdir("/proc/self/task")} - ours:
-        with contextlib.suppress(FileNotFoundError):  # it has ended since
-            names[tid] = Path(f"/proc/self/task/{tid}/comm").read_text()
-    return names
 
 
 def packed(thing):
@@ -64,23 +44,6 @@ class Said(logging.Handler):
         self.text = (f"{type(error).__name__}: {error}" if error else record.getMessage())[:300]
 
 
-class Memory(template.Memory):
-    """One allocation of the suite's, whose file can be replaced by another of its size."""
-
-    def replace(self, entry):
-        with open(entry["file"], "r+b") as file:
-            if os.fstat(file.fileno()).st_size != len(self.map):
-                raise template.Refusal(f"{entry['name']} does not have the registered size")
-            here = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-            if (
-                LIBC.mmap(
-                    here, len(self.map), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, file.fileno(), 0
-                )
-                != here
-            ):
-                raise OSError(ctypes.get_errno(), "mmap")
-
-
 class Rank:
     def __init__(self, call):
         self.said = Said(logging.ERROR)
@@ -93,7 +56,7 @@ class Rank:
             place["ranks"],
             call["ports"][0],
         )
-        self.memories = [Memory(entry) for entry in call["memory"]]
+        self.memories = [rank_host.Memory(entry) for entry in call["memory"]]
         self.engine_id = place["engine_id"]
         self.caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
         layout = self.options.get("kv_layout") or self.caches[0].layout
@@ -147,21 +110,15 @@ class Rank:
             parallel_state.initialize_model_parallel(self.ranks, 1)
             cache = vllm_model.cache_config(caches, call["memory"], layout, self.config)
             vllm_model.stand_in_for_backend(caches[0].latent)
-            before = threads()
+            before = rank_host.threads()
             create = lambda role: KVConnectorFactory.create_connector(self.config, role, cache)
             self.connector, self.scheduler = create(KVConnectorRole.WORKER), None
             self.layers = {name: tensor for group in caches for name, tensor in group.tensors(self.memories)}
             self.connector.register_kv_caches(self.layers)
             if self.schedules():
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
-        for (
-            tid,
-            name,
-        ) in (
-            threads().items()
-        ):  # NIXL's agents poll without a pause; with five others, one would miss vLLM's 5 s for a handshake
-            if self.connector_name.startswith("Nixl") and tid not in before and not name.startswith("ZMQ"):
-                os.setpriority(os.PRIO_PROCESS, tid, 19)
+        if self.connector_name.startswith("Nixl"):
+            rank_host.calm(before)
 
     def extra_config(self):
         return {} if self.nixl else {"mooncake_protocol": "tcp"}
@@ -185,6 +142,8 @@ class Rank:
             self.scheduler.set_xfer_handshake_metadata_pp_aware(
                 {(0, rank): unpacked(text) for rank, text in enumerate(handshakes)}
             )
+
+    def meet(self): ...
 
     def begin(self, number, requests):
         """What the scheduler would pass to this side: a request is {request, groups: [{blocks, peer_blocks}, ...]}."""
@@ -285,38 +244,3 @@ def kind_of(options):
         return Rank
     module = "store_rank" if "store" in options else MODULES.get(options["connector"], "vllm_engine")
     return importlib.import_module(module).Rank  # which needs this one
-
-
-def handle(call, ranks):
-    """The host's calls: those of the protocol, for this one rank, and `serve`."""
-    try:
-        name = call["call"]
-        if name == "register" and "again" in call:
-            ranks["job"].again(call["again"])
-        elif name == "register":
-            ranks["job"] = kind_of(call["options"])(call)
-            return ranks["job"].metadata()
-        if name == "serve":
-            ranks["job"].serve(call["handshakes"])
-        elif name == "handshake":
-            ranks["job"].peer = call["peer"]
-        elif name == "transfer":
-            ranks["job"].begin(call["transfer"], call["requests"])
-        elif name == "poll":
-            return ranks["job"].poll() or {"state": "pending"}
-        elif name == "shutdown" and ranks:
-            ranks["job"].close()
-    except Exception as error:
-        return refusal.answer(error, "vllm", spent=False, beside=os.environ.get("KVCTS_CONNECTOR_FOLDER", ""))
-    return {}
-
-
-def live(socket):
-    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends."""
-    os.dup2(socket.fileno(), 3)
-    template.handle = handle
-    try:
-        template.main()
-    finally:
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(0)
