@@ -1,4 +1,4 @@
-# Sourced by the install scripts of connector programs' environments (vllm/install.sh, lmcache/install.sh).
+# Sourced by the install scripts of connector programs' environments (vllm/install.sh and so on).
 # An environment is whole or not at all,
 # and installing never fails: without it the suite is SKIPPED, and it says so.
 #
@@ -6,6 +6,7 @@
 #                                                       there was made from these files
 #   pip ARGUMENT...                                     the new environment's pip, written down in the log
 #   cpu_torch                                           torch for the CPU
+#   python_files PIN NAME [FOLDER]                      of a package's wheel only the Python files, and a folder
 #   give_up WHY, finish                                 how it ends
 set -euo pipefail
 
@@ -30,6 +31,18 @@ environment() {
 cpu_torch() {
   pip install --no-compile --no-deps --only-binary=:all: torch==2.13.0+cpu ||
     give_up "pip finds no torch 2.13.0+cpu; configure it for a registry that has CPU builds"
+}
+
+python_files() {
+  pip download --no-deps --require-hashes --dest "$part/wheel" -r "$1" || give_up "$2's wheel could not be fetched"
+  "$part/bin/python" - "$part/wheel" "$2" "${3:-}" >>"$log" 2>&1 <<'PYTHON' || give_up "$2's wheel could not be unpacked"
+import glob, sys, sysconfig, zipfile
+folder, name, whole = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(f"{folder}/{name}-*.whl")[0]) as wheel:
+    kept = lambda file: file.endswith(".py") or ".dist-info/" in file or (whole and file.startswith(whole))
+    wheel.extractall(sysconfig.get_paths()["purelib"], [file for file in wheel.namelist() if kept(file)])
+PYTHON
+  rm -rf "$part/wheel"
 }
 
 finish() {

@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KVCTS = ROOT / "build" / "bin" / "kvcts"
 FIRST_LOOK = ["smoke", "seeds", "golden", "crash"]
-NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "lmcache"]
+NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "sglang", "lmcache"]
 WORDS = {0: "as expected", 1: "not as expected", 5: "incomplete"}
 VERDICTS = {0: "as expected", 1: "NOT AS EXPECTED", 3: "THE SUITE ITSELF FAILED", 5: "INCOMPLETE"}
 RANK = [0, 5, 1, 3]  # the worst last
@@ -55,7 +55,7 @@ def why_not(suite: str, engines: bool) -> str | None:
     """Why a suite is not planned here; None: it is planned."""
     if suite in ("engines", "engine-faults") and not engines:
         return "--no-engines leaves out the engine packages that it is about"
-    if suite in ("vllm", "lmcache"):
+    if suite in ("vllm", "sglang", "lmcache"):
         if (
             not os.environ.get(f"KVCTS_PYTHON_{suite.upper()}")
             and not (ROOT / ".venv" / "with" / suite / "bin" / "python").exists()

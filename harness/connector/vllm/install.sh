@@ -20,12 +20,5 @@ cpu_torch
 pip install --no-compile --no-deps --only-binary=:all: --require-hashes -r "$here/requirements.txt" ||
   give_up "its packages could not be installed"
 # Of vLLM's own wheel (336 MB) only the Python files: nothing compiled is used.
-pip download --no-deps --require-hashes --dest "$part/wheel" -r "$wheel" || give_up "vLLM's wheel could not be fetched"
-"$part/bin/python" - "$part/wheel" >>"$log" 2>&1 <<'PYTHON' || give_up "vLLM's wheel could not be unpacked"
-import glob, sys, sysconfig, zipfile
-with zipfile.ZipFile(glob.glob(sys.argv[1] + "/vllm-*.whl")[0]) as wheel:
-    wheel.extractall(sysconfig.get_paths()["purelib"],
-                     [name for name in wheel.namelist() if name.endswith(".py") or ".dist-info/" in name])
-PYTHON
-rm -rf "$part/wheel"
+python_files "$wheel" vllm
 finish
