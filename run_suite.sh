@@ -13,7 +13,8 @@ usage: ./run_suite.sh [OPTION...]
        ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--history FILE]
            [--rotate FILE]
            Build, run the suites nightly, connectors, engines, engine-faults, vllm, sglang and lmcache, then the tests that
-           are too long for the self-test. A suite whose packages were never installed is not planned, and the report says so.
+           are too long for the self-test. A suite whose packages were never installed is not planned, and the report says
+           so.
            --shard: one part of each suite, and the tests with the first part (kvcts merge joins the parts).
            --budget: what fits into that time, least recently run first (--rotate: the file that remembers,
            runs/rotation.json), without those tests. --since: the --out of an earlier night, to report what changed.
