@@ -161,6 +161,13 @@ def lie(mode: str, test: str) -> None:
     assert found["verdict"] == "BROKEN", f"mode {mode} passes {test}: {found}"
 
 
+def mutant(mode: str, test: str) -> None:
+    """A fault that only this test of all sees."""
+    tests = verdicts(str(EXAMPLES / "kvcts_engine_mutant.so"), "--environment", f"KVCTS_MUTANT={mode}")
+    broken = {name for name, found in tests.items() if found["verdict"] == "BROKEN"}
+    assert broken == {test}, f"mutant {mode} breaks {sorted(broken)}, expected {test}"
+
+
 def plain_write() -> None:
     """What else is broken where a plain write is says nothing new: that comes first."""
     ended = kvcts("conformance", "hostile", "--option", "mode=excess", "--test", "writes", "--test", "no-descriptor")
@@ -207,6 +214,7 @@ def parts() -> list[tuple]:
         (honest,),
         *templates(),
         *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
+        *((mutant, f"chunk:{size}", "short-last-chunk") for size in (16384, 65536)),
         *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
         *([(wrong_provider, "released", *NEVER_CLOSES)] if "--all" in sys.argv else []),
         (no_provider,),
