@@ -31,15 +31,15 @@ const Table<RuleStep>& rule_step_table() {
       "a step of a rule",
       {
           required("do", &RuleStep::action,
-                   one_of({"register", "deregister", "connect", "disconnect", "prepare", "post",   "poll",
-                           "wait",     "transfer",   "release", "cancel",     "check",   "notify", "take",
-                           "target",   "pause",      "flush",   "threads",    "others",  "watch",  "reopen"}),
+                   one_of({"register", "deregister", "connect", "disconnect", "prepare", "post",    "poll",   "wait",
+                           "transfer", "release",    "cancel",  "check",      "notify",  "take",    "target", "pause",
+                           "flush",    "threads",    "others",  "watch",      "reopen",  "exchange"}),
                    "what is done: calls of the transport ABI; transfer is prepare, post and wait; check compares the bytes "
-                   "of a request (by the target: as its own process saw them when it took the last "
-                   "notification, else now; \"later\" when they have changed since), others all that no "
-                   "request has named; watch: does a byte change within the time? threads: four at once make requests, one "
-                   "a copy; reopen: ten more agents "
-                   "come and go, what do they leave behind? target changes the target's state"),
+                   "of a request (by the target: as its own process saw them when it took the last notification, else "
+                   "now; \"later\" when they have changed since), others all that no request has named; watch: does a byte "
+                   "change within the time? threads: four at once make requests, one a copy; reopen: ten more agents come "
+                   "and go, what do they leave behind? exchange: other memory takes the address of the side's, and others "
+                   "watches both; target changes the target's state"),
           optional("as", &RuleStep::as, identifier(),
                    "a name under which the step's answer is part of what the rule sees; without one it has to go well"),
           optional("side", &RuleStep::side, one_of({"initiator", "target"}), "who does it"),

@@ -1,5 +1,6 @@
 #include "tools/rules/actor.hpp"
 
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -35,6 +36,25 @@ std::uint8_t initial(bool of_target, std::size_t at) {
   word ^= word >> 29;
   word *= 0xd6e8feb86659fd93;
   return static_cast<std::uint8_t>(word >> 56);
+}
+
+namespace {
+/// The byte that `memory` began with.
+std::uint8_t first(const Memory& memory, bool of_target, std::size_t at) {
+  return static_cast<std::uint8_t>(initial(of_target, at) ^ (memory.sum_before != 0 ? 0xff : 0));
+}
+}  // namespace
+
+void exchange(Memory& memory) {
+  if (memory.sum_before != 0) return;
+  memory.sum_before = sum(memory);
+  const auto put = [](void* at, int fd) {
+    if (mmap(at, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+      throw std::runtime_error("no mapping");
+  };
+  put(memory.bytes, memory.other_fd);
+  put(memory.other, memory.fd);
+  std::swap(memory.fd, memory.other_fd);
 }
 
 std::uint64_t sum(const Memory& memory) { return XXH3_64bits(memory.bytes, memory_bytes); }
@@ -254,6 +274,10 @@ std::string Actor::act(const RuleStep& step) {
     if (step.action == "threads") return threads(step);
     if (step.action == "reopen") return reopen();
     if (step.action == "deregister") return session_.deregister(named(regions_, step.region, "region").id), "ok";
+    if (step.action == "exchange") {
+      if (block_) return "not supported";
+      return rules::exchange(memory_), "ok";
+    }
     if (step.action == "disconnect") return session_.remove_peer(named(peers_, step.peer, "peer").id), "ok";
     if (step.action == "prepare") return prepare(step), "ok";
     if (step.action == "post") return start(named(requests_, step.request, "request").id), "ok";
@@ -303,8 +327,8 @@ std::string Actor::check(const std::string& request, const Memory& there,
       if (from + i >= memory_bytes || to + i >= memory_bytes) break;
       const std::uint8_t found = reads ? memory_.bytes[from + i] : there.bytes[to + i];
       ++total;
-      right += found == (reads ? initial(true, to + i) : initial(false, from + i));
-      changed += found != (reads ? initial(false, from + i) : initial(true, to + i));
+      right += found == (reads ? first(there, true, to + i) : first(memory_, false, from + i));
+      changed += found != (reads ? first(memory_, false, from + i) : first(there, true, to + i));
     }
   }
   if (right == total) return "arrived";
@@ -312,6 +336,9 @@ std::string Actor::check(const std::string& request, const Memory& there,
 }
 
 std::string Actor::others(const Memory& there, const std::map<std::string, std::size_t>& places) const {
+  for (const Memory* one : {&memory_, &there}) {
+    if (one->sum_before != 0 && XXH3_64bits(one->other, memory_bytes) != one->sum_before) return "changed";
+  }
   std::vector<bool> ours(memory_bytes), theirs(memory_bytes);  // to be written
   for (const auto& [name, asked] : requests_) {
     const bool reads = asked.op == Direction::read;
@@ -328,8 +355,8 @@ std::string Actor::others(const Memory& there, const std::map<std::string, std::
     }
   }
   for (std::size_t i = 0; i < memory_bytes; ++i) {
-    if (!ours[i] && memory_.bytes[i] != initial(false, i)) return "changed";
-    if (!theirs[i] && there.bytes[i] != initial(true, i)) return "changed";
+    if (!ours[i] && memory_.bytes[i] != first(memory_, false, i)) return "changed";
+    if (!theirs[i] && there.bytes[i] != first(there, true, i)) return "changed";
   }
   return "untouched";
 }

@@ -20,7 +20,12 @@ inline constexpr std::size_t memory_bytes = 4 << 20;  ///< of each side
 struct Memory {
   int fd{-1};
   std::uint8_t* bytes{nullptr};
+  int other_fd{-1};              ///< what exchange() puts in its place
+  std::uint8_t* other{nullptr};  ///< that, mapped; then, the memory before
+  std::uint64_t sum_before{0};   ///< of the memory before; 0: not exchanged
 };
+/// Other memory at the same address, in this process; its bytes are those of initial(), inverted. Does nothing twice.
+void exchange(Memory& memory);
 /// Checksum of all of its bytes.
 std::uint64_t sum(const Memory& memory);
 /// Initial value of byte `at` of a side's memory; it shows every shift, swap or mix-up of sides.

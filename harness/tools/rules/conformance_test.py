@@ -215,6 +215,8 @@ def parts() -> list[tuple]:
         *templates(),
         *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
         *((mutant, f"chunk:{size}", "short-last-chunk") for size in (16384, 65536)),
+        (mutant, "keeps-own", "other-memory-here"),
+        (mutant, "keeps-peers", "other-memory-there"),
         *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
         *([(wrong_provider, "released", *NEVER_CLOSES)] if "--all" in sys.argv else []),
         (no_provider,),

@@ -51,19 +51,29 @@ struct Setup {
   bool one_process{false};
 };
 
-Memory make_memory(bool of_target) {
-  Memory memory;
-  memory.fd = memfd_create("kvcts-rule", MFD_CLOEXEC);
-  if (memory.fd < 0 || ftruncate(memory.fd, memory_bytes) != 0) throw std::runtime_error("no memory file");
-  void* at = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+std::uint8_t* make_file(int& fd) {
+  fd = memfd_create("kvcts-rule", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, memory_bytes) != 0) throw std::runtime_error("no memory file");
+  void* at = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) throw std::runtime_error("no mapping");
-  memory.bytes = static_cast<std::uint8_t*>(at);
+  return static_cast<std::uint8_t*>(at);
+}
+/// `exchanged`: a step of the rule does that.
+Memory make_memory(bool of_target, bool exchanged) {
+  Memory memory;
+  memory.bytes = make_file(memory.fd);
   for (std::size_t i = 0; i < memory_bytes; ++i) memory.bytes[i] = initial(of_target, i);
+  if (!exchanged) return memory;
+  memory.other = make_file(memory.other_fd);
+  for (std::size_t i = 0; i < memory_bytes; ++i) memory.other[i] = static_cast<std::uint8_t>(~initial(of_target, i));
   return memory;
 }
 void drop(Memory& memory) {
   munmap(memory.bytes, memory_bytes);
   close(memory.fd);
+  if (memory.other == nullptr) return;
+  munmap(memory.other, memory_bytes);
+  close(memory.other_fd);
 }
 
 // ---- the target: executes commands and makes progress meanwhile -------------------------------------------------------
@@ -295,6 +305,8 @@ class Play {
     if (step.action == "check" || step.action == "others" || step.action == "watch") return look(step);
     if (step.side == "initiator") return own(actor_->act(step));
     if (step.action == "register") places_[step.region] = static_cast<std::size_t>(step.at);
+    if (step.action == "exchange" && setup_.actor.memory.empty())
+      exchange(setup_.there);  // as seen here; first, because in one process the target's is the same
     return theirs({{"what", "step"}, {"step", reinterpret_cast<std::uintptr_t>(&step)}});
   }
 
@@ -370,7 +382,7 @@ class Play {
   }
 
   const RuleEntry& rule_;
-  const Setup& setup_;
+  Setup setup_;
   int out_;
   Target* target_{nullptr};
   Actor* actor_{nullptr};
@@ -429,10 +441,12 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
 
 Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
   const json any = rule.options.value("any", json::object());
+  const bool exchanged =
+      std::any_of(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return step.action == "exchange"; });
   Setup setup{{engine.plugin, memory, texts(engine.options, rule.options.value(short_name(engine.plugin), any))},
               texts(engine.environment, rule.environment),
-              make_memory(false),
-              make_memory(true),
+              make_memory(false, exchanged),
+              make_memory(true, exchanged),
               engine.processes == 1};
   if (auto provided = setup.actor.options.extract("memory_provider"); !provided.empty() && memory.empty())
     setup.actor.memory = provided.mapped();
