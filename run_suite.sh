@@ -12,9 +12,9 @@ usage: ./run_suite.sh [OPTION...]
            again under ASan and UBSan. Prints where the time went; the last line is "N passed, N failed[, N skipped]".
        ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--history FILE]
            [--rotate FILE]
-           Build, run the suites nightly, connectors, engines, engine-faults, vllm, sglang and lmcache, then the tests that
-           are too long for the self-test. A suite whose packages were never installed is not planned, and the report says
-           so.
+           Build, run the suites nightly, connectors, engines, engine-faults, vllm, sglang, stores and lmcache, then the
+           tests that are too long for the self-test. A suite whose packages were never installed is not planned, and the
+           report says so.
            --shard: one part of each suite, and the tests with the first part (kvcts merge joins the parts).
            --budget: what fits into that time, least recently run first (--rotate: the file that remembers,
            runs/rotation.json), without those tests. --since: the --out of an earlier night, to report what changed.
@@ -38,7 +38,7 @@ usage: ./run_suite.sh [OPTION...]
   --with LIST    Also install what some suites need; names, comma-separated:
                    vllm         suite vllm (0.6 GB to download, 2.6 GB installed)
                    vllm-0.27.1  an older vLLM beside it, as large; without it, its cases are SKIPPED
-                   sglang       suite sglang (0.7 GB, 2.4 GB installed)
+                   sglang       suites sglang and stores (0.7 GB, 2.4 GB installed)
                    lmcache      suite lmcache (0.3 GB, 1.1 GB installed)
                    nixl-cu13    one more engine, NIXL's wheel for CUDA 13 (59 MB, 229 MB installed)
                    flashinfer   its headers, for a test; the engine packages include them

@@ -29,7 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KVCTS = ROOT / "build" / "bin" / "kvcts"
 FIRST_LOOK = ["smoke", "seeds", "golden", "crash"]
-NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "sglang", "lmcache"]
+NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "sglang", "stores", "lmcache"]
+ENVIRONMENTS = {"vllm": "vllm", "sglang": "sglang", "stores": "sglang", "lmcache": "lmcache"}
 WORDS = {0: "as expected", 1: "not as expected", 5: "incomplete"}
 VERDICTS = {0: "as expected", 1: "NOT AS EXPECTED", 3: "THE SUITE ITSELF FAILED", 5: "INCOMPLETE"}
 RANK = [0, 5, 1, 3]  # the worst last
@@ -55,12 +56,10 @@ def why_not(suite: str, engines: bool) -> str | None:
     """Why a suite is not planned here; None: it is planned."""
     if suite in ("engines", "engine-faults") and not engines:
         return "--no-engines leaves out the engine packages that it is about"
-    if suite in ("vllm", "sglang", "lmcache"):
-        if (
-            not os.environ.get(f"KVCTS_PYTHON_{suite.upper()}")
-            and not (ROOT / ".venv" / "with" / suite / "bin" / "python").exists()
-        ):
-            return f"./run_suite.sh --with {suite} install makes the environment that it needs"
+    if name := ENVIRONMENTS.get(suite):
+        installed = ROOT / ".venv" / "with" / name / "bin" / "python"
+        if not os.environ.get(f"KVCTS_PYTHON_{name.upper()}") and not installed.exists():
+            return f"./run_suite.sh --with {name} install makes the environment that it needs"
     return None
 
 

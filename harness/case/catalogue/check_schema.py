@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CASES = ROOT / "cases"
 SCHEMAS = Path(os.environ.get("KVCTS_BINARY_DIR", ROOT / "build")) / "share" / "kvcts" / "schema"
 FOLDERS = {
-    "case": "seeds readers crash faults field museum engine-faults vllm sglang lmcache history".split(),
+    "case": "seeds readers crash faults field museum engine-faults vllm sglang stores lmcache history".split(),
     "layout": ["layouts"],
     "dtype": ["dtypes"],
     "geometry": ["geometries"],

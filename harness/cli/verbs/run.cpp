@@ -16,10 +16,10 @@ Action declare(Command& command, const Globals& globals) {
   declare_subjects(command, o->select);
   command
       .add_option("--with", *with,
-                  "Add suites of real connectors: vllm, sglang, lmcache (comma-separated). Without their environments the "
-                  "cases are SKIPPED and the run is incomplete")
+                  "Add suites of real connectors: vllm, sglang, stores, lmcache (comma-separated). Without their "
+                  "environments cases are SKIPPED and the run is incomplete")
       .delimiter(',')
-      .one_of({"vllm", "sglang", "lmcache"})
+      .one_of({"vllm", "sglang", "stores", "lmcache"})
       .type_name("A,B");
   command.add_option("-j,--jobs", o->jobs, "Number of cases to run in parallel").show_default().range(1, 1024);
   command.add_option("--out", o->out, "Folder for the run (default: a new one in runs/)").type_name("DIR");

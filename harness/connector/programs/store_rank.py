@@ -18,6 +18,7 @@ to keep apart, by config.
     engine_options of a case:
       twice         each page is put a second time, with the same bytes
       restart       the producer's process has ended before the consumer opens the store
+      flipped       one bit of what was put is another one in its file
       lost          the folder is deleted before the consumer opens the store
       never_put     this many pages, from the end, are not put
       other_prompt  the consumer asks for pages of another prompt"""
@@ -87,7 +88,7 @@ class Rank:
         )
         kind = getattr(importlib.import_module(self.options["module"]), self.options["connector"])
         named = {"file_path": folder} if "file_path" in inspect.signature(kind).parameters else {}
-        return kind(config, **named)
+        self.store = kind(config, **named)
 
     def keys(self, told):
         chain, out = told["request"] + (" other" if self.options.get("other_prompt") and not self.producer else ""), []
@@ -109,19 +110,14 @@ class Rank:
         return self.answer
 
     def put(self):
-        store = self.open()
-        put = getattr(store, "put", None) or store.set
+        self.open()
         for told in self.told:
-            pages = list(zip(self.keys(told), told["groups"][0]["blocks"]))
-            for key, block in pages[: len(pages) - self.options.get("never_put", 0)]:
-                page = self.empty()
-                for at, part in zip(page, self.page(block)):
-                    at[...] = part
-                for _ in range(2 if self.options.get("twice") else 1):
-                    if put(key, page) is False:
-                        raise template.Refusal("the store does not take the page")
-        if hasattr(store, "close"):
-            store.close()
+            keys, blocks = self.keys(told), told["groups"][0]["blocks"]
+            kept = len(keys) - self.options.get("never_put", 0)
+            for _ in range(2 if self.options.get("twice") else 1):
+                if kept:
+                    self.put_pages(keys[:kept], blocks[:kept])
+        self.shut()
         (self.shared / f"{self.flag}-{self.rank}").touch()
         return {"state": "done"} | ({"leaves": True} if self.options.get("restart") else {})
 
@@ -132,20 +128,48 @@ class Rank:
         if self.options.get("lost"):
             shutil.rmtree(self.shared / "store", ignore_errors=True)
             (self.shared / "store").mkdir()
-        store, pages = self.open(), []
+        if self.options.get("flipped") and self.rank == 0:
+            self.flip()
+        self.open()
         for told in self.told:
-            for key, block in zip(self.keys(told), told["groups"][0]["blocks"]):
-                page, said = self.empty(), store.exists(key)
-                got = store.get(key, page) if said else None
-                if got is None or got is False:  # before anything is written
-                    asked = "get" if said else "exists"
-                    raise template.Refusal(f"{asked}() says that the page of block {block} is not there")
-                if got is not True and tuple(got.shape) != tuple(page.shape):
-                    raise RuntimeError(f"get() returned a page of {tuple(got.shape)}, expected {tuple(page.shape)}")
-                pages.append((block, page if got is True else got))
+            if told["groups"][0]["blocks"]:
+                self.get_pages(self.keys(told), told["groups"][0]["blocks"])
+        self.shut()
+        return {"state": "done"}
+
+    def flip(self):
+        files = [file for file in (self.shared / "store").rglob("*") if file.is_file()]
+        if not files:
+            raise template.Refusal("the store keeps nothing in its folder: nothing of it can rot")
+        largest = max(files, key=lambda file: file.stat().st_size)
+        data = bytearray(largest.read_bytes())
+        data[len(data) // 2] ^= 1
+        largest.write_bytes(data)
+
+    def put_pages(self, keys, blocks):
+        put = getattr(self.store, "put", None) or self.store.set
+        for key, block in zip(keys, blocks):
+            page = self.empty()
+            for at, part in zip(page, self.page(block)):
+                at[...] = part
+            if put(key, page) is False:
+                raise template.Refusal("the store does not take the page")
+
+    def get_pages(self, keys, blocks):
+        pages = []
+        for key, block in zip(keys, blocks):
+            page, said = self.empty(), self.store.exists(key)
+            got = self.store.get(key, page) if said else None
+            if got is None or got is False:  # before anything is written
+                asked = "get" if said else "exists"
+                raise template.Refusal(f"{asked}() says that the page of block {block} is not there")
+            if got is not True and tuple(got.shape) != tuple(page.shape):
+                raise RuntimeError(f"get() returned a page of {tuple(got.shape)}, expected {tuple(page.shape)}")
+            pages.append((block, page if got is True else got))
         for block, page in pages:
             for at, part in zip(page, self.page(block)):
                 part[...] = at
-        if hasattr(store, "close"):
-            store.close()
-        return {"state": "done"}
+
+    def shut(self):
+        if hasattr(self.store, "close"):
+            self.store.close()
