@@ -2,7 +2,7 @@
 
     pages.py [--hold] [--out build/pages] [--build build] [NAME...]
 
-Without a name: all but the long ones. Five are committed in reports/results/, copied there at a release.
+Without a name: all but the long ones. Six are committed in reports/results/, copied there at a release.
 OUT/figures.json has the numbers of the pages that were made; --hold holds them to the floors in reports/figures.json.
 Exit status 1: a page could not be made, or a figure is beyond its floor."""
 
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import compatibility
+import connectors
 import figures as floors
 import museum
 import rules
@@ -94,6 +95,7 @@ def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
         "engine-edges": rules.page,
         "injected-faults": sabotage.page,
         "compatibility": compatibility.page,
+        "connectors": connectors.page,
         "benchmarks": maker.benchmarks,
         "random-faults": maker.random_faults,
         "mutation": maker.mutation,

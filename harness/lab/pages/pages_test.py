@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 import compatibility  # noqa: E402
+import connectors  # noqa: E402
 import figures  # noqa: E402
 import museum  # noqa: E402
 import pages  # noqa: E402
@@ -145,12 +146,28 @@ def held_floors() -> None:
 def names() -> None:
     known = set(pages.makers(BUILD, BUILD / "pages"))
     committed = {path.stem for path in (ROOT / "reports" / "results").glob("*.md") if path.stem in known}
-    assert committed == {"published-bugs", "compatibility", "engine-edges", "injected-faults", "benchmarks"}, committed
+    assert committed == {"published-bugs", "compatibility", "connectors", "engine-edges", "injected-faults", "benchmarks"}, (
+        committed
+    )
+
+
+def connector_page() -> None:
+    """As committed: it needs no run, so a change of the catalogue or of cases/registry.yaml comes with it."""
+    made: dict = {}
+    text = connectors.page(made)
+    committed = (ROOT / "reports" / "results" / "connectors.md").read_text().partition("\n")[2]
+    assert text == committed, (
+        "reports/results/connectors.md: expected what the catalogue says, found another text; "
+        "./run_suite.sh pages connectors && cp build/pages/connectors.md reports/results/"
+    )
+    lines = len(text.splitlines()) + 1
+    assert lines <= 80, f"reports/results/connectors.md: expected at most 80 lines, found {lines}; merge rows"
+    assert made["connectors.hosted"] >= 14, made
 
 
 def main() -> None:
     need_program()
-    for part in (rule_page, museum_index, museum_rows, sabotage_rows, kept_sections, held_floors, names):
+    for part in (rule_page, museum_index, museum_rows, sabotage_rows, kept_sections, held_floors, names, connector_page):
         part()
 
 
