@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import vllm_model
+import vllm_runner
 
 HERE = Path(__file__).resolve().parent
 
@@ -55,3 +56,12 @@ def test_a_handshake_has_a_minute_and_other_options_are_the_sockets(monkeypatch)
         used.setsockopt(3, 1)
         assert used.recv() == b"answer"
     assert told == [(zmq.RCVTIMEO, vllm_model.HANDSHAKE_MS), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    "tokens, mine, theirs, whole", [(40, [4, 0, 2], [1, 0, 6], 56), (None, [], [5, 6], 32), (None, [5, 6], [], 32)]
+)
+def test_a_request_without_blocks_has_the_other_sides_tokens(tokens, mine, theirs, whole):
+    rank = types.SimpleNamespace(caches=[types.SimpleNamespace(block_size=16)], options={"cached": [7]})
+    told = {"tokens": tokens, "groups": [{"blocks": mine, "peer_blocks": theirs}]}
+    assert vllm_runner.Runner.tokens(rank, told) == whole

@@ -9,8 +9,10 @@ producer's request_finished() returned.
       chunk         the producer computes this many tokens in its first step, the others in a second
       shared        the consumer's prompt has only this many first tokens of the producer's
       lost          what the connector has put into its folder is deleted once it has said that the tokens are there
-      leaves        the producer's processes are killed when its requests are finished
+      leaves        the producer's processes are killed when its requests are finished; connected: when it has also served
+                    those of which the consumer needs nothing (`also`), and so both know each other
       aborts        consumer: its requests are given up while they load; their blocks are free when it says so
+                    producer: its requests are given up in the midst of their prefill, when the consumer has asked for them
       unasked       the consumer never asks; what the producer keeps for it comes back when its lease is over
       saved         the producer's step ends after this many layers
       through       MultiConnector: each side's is one of two children, with separate folders; the consumer's first is empty
@@ -23,7 +25,6 @@ producer answers, all is as the suite had filled it.
 The first rank has the scheduler and its half. It gives each step to all ranks, itself included, as a file; each answers with
 a file, as vLLM's executor does with messages."""
 
-import importlib
 import itertools
 import json
 import os
@@ -36,15 +37,14 @@ from pathlib import Path
 
 import template
 import vllm_model
-import vllm_rank
 import vllm_runner
 from vllm_runner import PATIENCE, write
 
+LEASE = 600  # s; how long a producer keeps blocks for a consumer
+ASKED = 1  # s; after which the consumer waits for a producer that gives up
+
 
 class Rank(vllm_runner.Runner):
-    meets = False  # the consumer's connector is made when its producer is known
-    connector = scheduler = None
-
     def __init__(self, call):
         folder = Path(call["place"]["folder"])
         self.steps, self.shared = folder / "steps", folder / "shared"
@@ -61,7 +61,8 @@ class Rank(vllm_runner.Runner):
         extra = json.loads(os.environ.get("KVCTS_CONNECTOR_EXTRA", "{}").replace("{folder}", str(self.files("own"))))
         if "through" not in self.options:
             # vLLM's 30 s pass where eight polling ranks share two cores; only a case about leases wants a short one.
-            return {"shared_storage_path": str(self.files("own")), "kv_lease_duration": vllm_rank.LEASE} | extra
+            own = {"shared_storage_path": str(self.files("own")), "kv_lease_duration": LEASE, "mooncake_protocol": "tcp"}
+            return own | extra
         children = ("first", "second") if self.producer else ("empty", "second")
         return {
             "connectors": [
@@ -73,46 +74,6 @@ class Rank(vllm_runner.Runner):
                 for name in children
             ]
         }
-
-    def schedules(self):
-        return self.rank == 0
-
-    def create(self, *arguments):
-        self.arguments = arguments
-        if self.producer or not self.meets:
-            self.connect()
-
-    def connect(self):
-        call, layout, transfer = self.arguments
-        if not vllm_model.stands_in():
-            return super().create(call, layout, transfer)
-        import vllm_stand_in
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-
-        self.config = vllm_stand_in.configure(self.caches, layout, transfer, self.rank, self.ranks)
-        cache = vllm_model.cache_config(self.caches, call["memory"], layout, self.config)
-        kind = getattr(importlib.import_module(self.options["module"]), self.connector_name)
-        self.connector, self.scheduler = kind(self.config, KVConnectorRole.WORKER, cache), None
-        self.layers = {name: tensor for group in self.caches for name, tensor in group.tensors(self.memories)}
-        self.connector.register_kv_caches(self.layers)
-        if self.schedules():
-            self.scheduler = kind(self.config, KVConnectorRole.SCHEDULER, cache)
-
-    def close(self):
-        if not vllm_model.stands_in():
-            super().close()
-
-    def metadata(self):
-        handshake = self.connector and self.connector.get_handshake_metadata()
-        return {"handshake": vllm_rank.packed(handshake)}
-
-    def serve(self, handshakes):
-        if not self.scheduler or None in (all_of := [vllm_rank.unpacked(text) for text in handshakes]):
-            return
-        if hasattr(self.scheduler, "set_xfer_handshake_metadata_pp_aware"):
-            self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): one for rank, one in enumerate(all_of)})
-        else:
-            self.scheduler.set_xfer_handshake_metadata(dict(enumerate(all_of)))
 
     def create_pool(self):
         """The engine's pool of blocks; a connector that reads them after their request keeps a reference in it."""
@@ -153,7 +114,8 @@ class Rank(vllm_runner.Runner):
         prefix, size = self.options.get("cached", []), self.caches[0].block_size
         blocks = [list(group["blocks"]) for group in told["groups"]]
         tokens = self.tokens(told)
-        more = self.options.get("prompt", (1, 2))[0 if self.producer else 1]
+        whole = not self.producer and tokens > 0 and not any(blocks)  # all of it is in this side's cache
+        more = 0 if whole else self.options.get("prompt", (1, 2))[0 if self.producer else 1]
         ids = [drawn.randrange(64) for drawn in [random.Random(name)] for _ in range(tokens + more)]
         if not self.producer and (shared := self.options.get("shared")) is not None:
             ids[shared:] = [63 - token for token in ids[shared:]]
@@ -163,8 +125,10 @@ class Rank(vllm_runner.Runner):
         arguments.update_from_generation_config({}, 2)
         init_none_hash(sha256_cbor)
         request = Request(name, ids, arguments, None, block_hasher=get_request_block_hasher(size, sha256_cbor))
-        computed = 0 if self.producer else len(prefix) * size
-        return types.SimpleNamespace(request=request, name=name, blocks=blocks, tokens=tokens, computed=computed)
+        computed = tokens if whole else 0 if self.producer else len(prefix) * size
+        return types.SimpleNamespace(
+            request=request, name=name, blocks=blocks, tokens=tokens, computed=computed, whole=whole
+        )
 
     @staticmethod
     def allocation(one, hashed):
@@ -274,7 +238,13 @@ class Rank(vllm_runner.Runner):
         yield from self.step(self.output(new=[(one, first[one.name]) for one in all_of]), layers, computes=computes)
         for one in all_of:
             one.request.num_computed_tokens = first[one.name]
-        if rest := [(one, one.tokens - first[one.name]) for one in all_of if first[one.name] < one.tokens]:
+        held, names, answers = set(), {one.name for one in all_of}, {}
+        if aborts := self.options.get("aborts") == "producer":
+            write(self.shared / f"answers-{self.job}", {name: {} for name in names})
+            until = time.monotonic() + ASKED
+            while time.monotonic() < until:
+                yield
+        elif rest := [(one, one.tokens - first[one.name]) for one in all_of if first[one.name] < one.tokens]:
             computes = {one.name: (first[one.name], one.tokens) for one, _ in rest}
             yield from self.step(self.output(cached=rest), layers, computes=computes)
         yield from self.perform("restore")  # what no prompt has: slots beyond its tokens
@@ -283,25 +253,30 @@ class Rank(vllm_runner.Runner):
             while True:
                 yield
         yield from self.perform("publish")
-        held, names, answers = set(), {one.name for one in all_of}, {}
         for one in all_of:
-            one.request.num_computed_tokens = one.tokens
-            wait, answers[one.name] = self.finished(one, "FINISHED_LENGTH_CAPPED")
+            one.request.num_computed_tokens = first[one.name] if aborts else one.tokens
+            wait, answers[one.name] = self.finished(one, "FINISHED_ABORTED" if aborts else "FINISHED_LENGTH_CAPPED")
             if wait:
                 held.add(one.name)
                 answers[one.name] = answers[one.name] or {}  # a router's parameters are enough
-        if self.options.get("leaves"):
+        told, kept, busy = names, time.monotonic(), [one for one in all_of if one.name not in held]
+        if leaves := self.options.get("leaves"):
             write(self.shared / f"answers-{self.job}", answers)
+            while leaves == "connected" and not (yield from self.step(self.output(finished=told), finished=told))["sending"]:
+                told = ()
+                yield
             yield from self.perform("end", answer={"state": "done", "leaves": True})
             return
-        told, kept, busy = names, time.monotonic(), [one for one in all_of if one.name not in held]
+        if aborts:
+            yield from self.step(self.output(finished=told), finished=told)
         while True:
             yield from self.free([one for one in busy if not self.referenced(one)])
             if not (busy := [one for one in busy if self.referenced(one)]):
                 break
             held -= (yield from self.step(self.output(finished=told), finished=told))["sending"]
             told = ()
-        write(self.shared / f"answers-{self.job}", answers)
+        if not aborts:
+            write(self.shared / f"answers-{self.job}", answers)
         while held:
             over = yield from self.step(self.output(finished=told), finished=told)
             told = ()
@@ -338,16 +313,32 @@ class Rank(vllm_runner.Runner):
 
     def consume(self):
         self.said_by, self.errors, self.failed = {}, set(), set()
-        said, gone = self.shared / f"answers-{self.job}", self.shared / "gone"
-        while not said.exists() or self.options.get("leaves") and not gone.exists():
+        said, gone, leaves = self.shared / f"answers-{self.job}", self.shared / "gone", self.options.get("leaves")
+        while not said.exists() or leaves is True and not gone.exists():
             yield
         answers = pickle.loads(said.read_bytes())
         if self.options.get("unasked"):
             yield from self.over(True, {"state": "done"})
             return
         all_of = [self.request(name, told, self.carried(name, answers.get(name))) for name, told in self.told.items()]
+        if leaves == "connected":
+            yield from self.load(*(yield from self.ask([one for one in all_of if one.whole], answers)))
+            while not gone.exists():
+                yield from self.step(self.output())
+                yield
+            all_of = [one for one in all_of if not one.whole]
+        now, later = yield from self.ask(all_of, answers)
+        if self.options.get("aborts") == "consumer":
+            yield from self.abort(now, later)
+        else:
+            yield from self.load(now, later)
+        answer = self.ending()
+        yield from self.over(answer == {"state": "done"} and self.options.get("aborts") != "consumer", answer)
+
+    def ask(self, requests, answers):
+        """What the connector can load of them: requests that load within a step, and those that load between steps."""
         now, later = [], []
-        for one in all_of:
+        for one in requests:
             self.notice(one)
             one.request.num_computed_tokens = one.computed
             while (found := self.scheduler.get_num_new_matched_tokens(one.request, one.computed))[0] is None:
@@ -363,12 +354,7 @@ class Rank(vllm_runner.Runner):
         for one in later + now:
             hashed = len(self.options.get("cached", []))
             self.scheduler.update_state_after_alloc(one.request, self.allocation(one, hashed), one.found)
-        if self.options.get("aborts") == "consumer":
-            yield from self.abort(now, later)
-        else:
-            yield from self.load(now, later)
-        answer = self.ending()
-        yield from self.over(answer == {"state": "done"} and self.options.get("aborts") != "consumer", answer)
+        return now, later
 
     def over(self, loaded, answer):
         write(self.shared / f"over-{self.job}", loaded)

@@ -13,23 +13,18 @@ too (vllm_stand_in.py).
       sliding_window    of the second KV cache group
       cached            block ids before the producer's list: the consumer already has them (one group)
       also              [{producer: [ids], consumer: [ids]}]: further requests of which nothing arrives: all cached (no
-                        ids), or of a dead side
-      dies, aborts      producer | consumer: that side is killed when the transfer begins, or abandons its requests;
-                        dies_at: connected: the producer is killed when both have talked, and the consumer's requests
-                        come after that
+                        ids), or of a side that leaves or does not ask
       alias             every layer gets the first one's tensor
-      lease             seconds that a producer keeps blocks for (default 600)
 
 What replaces the engine around the connector, so that no one takes this for a full deployment:
   - the attention backend is reported as FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
   - the layout is set from the strides that the suite claims, separately on each side: vLLM's engine core would resolve it;
-  - NixlConnector, MooncakeConnector: metadata of requests is made by hand, as their scheduler halves would make it; for
-    the others vllm_engine.py calls both halves as an engine does, and lets appear what a model would compute;
+  - vllm_engine.py calls both halves as an engine does, and lets appear what a model would compute;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
   - threads that the connector starts outside Python run at nice 19: NIXL's poll without a pause;
   - a model of one Llama (DeepSeek-V2 for latents) configuration without weights; each group's layers have separate tensors.
 
-This process imports vLLM once and forks a process per rank (vllm_rank.py, rank_host.py)."""
+This process imports vLLM once and forks a process per rank (vllm_engine.py, rank_host.py)."""
 
 import gc
 import importlib
@@ -40,7 +35,6 @@ import sys
 import rank_host
 import template
 import vllm_model
-import vllm_rank
 
 PACKAGES = {
     "NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
@@ -50,6 +44,7 @@ PACKAGES = {
     "OffloadingConnector": ("torch", "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector"),
     "MooncakeStoreConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store.connector"),
 }
+MODULES = {"MooncakeStoreConnector": "vllm_mooncake_store", "OffloadingConnector": "vllm_offload"}  # else vllm_engine
 PUSHES = ("MooncakeConnector", "NixlPushConnector")  # whose producer writes
 
 
@@ -80,7 +75,7 @@ def take_class(options):
 
 class Vllm(rank_host.Host):
     package = "vllm"
-    separate = frozenset({"dies", "aborts", "also", "cached", "lease", "class", "store"})
+    separate = frozenset({"aborts", "also", "cached", "leaves", "unasked", "class", "store"})
 
     def missing(self):
         options = self.options
@@ -129,7 +124,9 @@ class Vllm(rank_host.Host):
         }
 
     def rank(self, call):
-        return vllm_rank.kind_of(call["options"])(call)
+        options = call["options"]
+        module = "store_rank" if "store" in options else MODULES.get(options["connector"], "vllm_engine")
+        return importlib.import_module(module).Rank(call)
 
     def folder(self, path):
         os.environ["VLLM_RPC_BASE_PATH"] = path

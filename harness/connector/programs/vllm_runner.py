@@ -202,8 +202,8 @@ class Runner(vllm_rank.Rank):
 
     def tokens(self, told):
         """Of a request: those of the case, and those of the prefix that the consumer has already."""
-        if told["tokens"] is None:
-            return len(told["groups"][0]["blocks"]) * self.caches[0].block_size
+        if told["tokens"] is None:  # of `also`: whole blocks, of which the consumer may have all
+            return max(map(len, told["groups"][0].values())) * self.caches[0].block_size
         return told["tokens"] + len(self.options.get("cached", [])) * self.caches[0].block_size
 
     def reveal(self, name, request, first, end):
