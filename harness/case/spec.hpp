@@ -59,6 +59,10 @@ struct ControlSpec {
   std::vector<Expected> expected;
 };
 
+/// How requests that name no blocks take them, the default first; what each means: case/resolve/block_ids.hpp.
+inline const std::vector<std::string> block_id_rules{"shuffled", "identity", "reversed", "gather",
+                                                     "scatter",  "gaps",     "edges"};
+
 struct CaseSpec {
   std::string id;  ///< key `case`
   std::string title, notes;
@@ -71,7 +75,7 @@ struct CaseSpec {
   std::string engine{"memcpy"};
   nlohmann::json engine_options = nlohmann::json::object();
   Direction op{};
-  std::string ids{"shuffled"};  ///< block ids of a request that names none: shuffled | identity | reversed
+  std::string ids{"shuffled"};  ///< block ids of a request that names none: one of block_id_rules
   std::string content{"tags"};  ///< what the producer holds: tags | golden (bytes of a golden file)
   std::uint64_t seed{1};
   SideSpec producer, consumer;

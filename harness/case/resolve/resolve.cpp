@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "case/passes.hpp"
+#include "case/resolve/block_ids.hpp"
 #include "case/resolve/model.hpp"
 #include "case/resolve/resolve_script.hpp"
 #include "case/text.hpp"
@@ -141,76 +142,6 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
 
 // ---- requests ------------------------------------------------------------------------------------------------------
 
-// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default.
-// Lists a pool of ordinary size completely; from a larger one, draws only the needed ids.
-class BlockIds {
- public:
-  BlockIds(std::string rule, std::int64_t blocks, std::uint64_t seed, std::set<std::int64_t> taken)
-      : rule_(std::move(rule)), blocks_(blocks), state_(seed), taken_(std::move(taken)) {
-    if (rule_ != "reversed" && rule_ != "shuffled" && rule_ != "identity")
-      fail("ids: expected shuffled, identity or reversed, found '" + rule_ + "'");
-    std::erase_if(taken_, [&](std::int64_t id) { return id < 0 || id >= blocks; });
-    if (blocks <= listed) list();
-  }
-  std::vector<std::int64_t> take(std::int64_t count, const char* side) {
-    if (count > left()) {
-      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " +
-           std::to_string(left()) + " are free; raise geometry.blocks or lower tokens");
-    }
-    if (count > most)
-      fail(std::string(side) + ": a request of " + std::to_string(count) + " blocks: expected at most " +
-           std::to_string(most) + "; lower tokens or raise block_size");
-    std::vector<std::int64_t> out;
-    for (; count > 0; --count) out.push_back(next());
-    return out;
-  }
-  std::int64_t left() const { return blocks_ - static_cast<std::int64_t>(taken_.size()) - given_; }
-
- private:
-  static constexpr std::int64_t listed = 1 << 20, most = 1 << 22;
-
-  void list() {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(blocks_));
-    std::iota(all.begin(), all.end(), 0);
-    if (rule_ == "reversed") {
-      std::reverse(all.begin(), all.end());
-    } else if (rule_ == "shuffled") {
-      // std::shuffle differs between libraries; ids are part of a case, so the draw is explicit.
-      for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[static_cast<std::size_t>(draw() % i)]);
-    }
-    std::copy_if(all.begin(), all.end(), std::back_inserter(free_), [&](auto id) { return !taken_.contains(id); });
-    // Lost indices hit block 0: keep it in use.
-    if (rule_ == "shuffled" && free_.size() > 1) {
-      auto zero = std::find(free_.begin(), free_.end(), 0);
-      if (zero != free_.end()) std::iter_swap(free_.begin() + 1, zero);
-    }
-  }
-  std::uint64_t draw() {
-    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
-    return state_ >> 33;
-  }
-  std::int64_t next() {
-    if (blocks_ <= listed) return free_[static_cast<std::size_t>(given_++)];
-    for (;;) {
-      std::int64_t id = rule_ == "reversed" ? blocks_ - 1 - cursor_++ : cursor_++;
-      if (rule_ == "shuffled")
-        id = given_ == 1 && !taken_.contains(0) && !drawn_.contains(0)
-                 ? 0
-                 : static_cast<std::int64_t>((draw() << 31 | draw()) % static_cast<std::uint64_t>(blocks_));
-      if (taken_.contains(id) || !drawn_.insert(id).second) continue;
-      ++given_;
-      return id;
-    }
-  }
-
-  std::string rule_;
-  std::int64_t blocks_;
-  std::uint64_t state_;
-  std::set<std::int64_t> taken_, drawn_;
-  std::vector<std::int64_t> free_;
-  std::int64_t given_{0}, cursor_{0};
-};
-
 std::set<std::int64_t> named_blocks(const std::vector<RequestSpec>& requests, bool producer) {
   std::set<std::int64_t> out;
   for (const auto& r : requests) {
@@ -226,8 +157,8 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
   const auto& cg = group.consumer.ranks.at(0).geometry;
   const bool by_default = specs.empty();
   if (by_default) specs.push_back({model.tokens, 1, true, {}, {}});
-  BlockIds producer(ids, pg.blocks, seed * 2 + 1, named_blocks(specs, true));
-  BlockIds consumer(ids, cg.blocks, seed * 2 + 2, named_blocks(specs, false));
+  BlockIds producer(ids, true, pg.blocks, seed * 2 + 1, named_blocks(specs, true));
+  BlockIds consumer(ids, false, cg.blocks, seed * 2 + 2, named_blocks(specs, false));
   std::vector<Request> out;
   for (const auto& s : specs) {
     if (s.tokens < 0) fail("request tokens: expected 0 or more, found " + std::to_string(s.tokens));
