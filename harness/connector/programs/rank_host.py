@@ -312,31 +312,14 @@ class Job:
         ]
 
     def transfer(self, call):
-        """None if the answer comes later."""
-        self.done, self.later, self.began = {}, None, time.monotonic()
-        dies, begin = (
-            self.options.get("dies"),
-            lambda: self.all("transfer", transfer=call["transfer"], requests=self.requests(call)),
-        )
-        if "dies_at" in self.options and self.role == "producer":
-            self.later = time.monotonic() + 1.5, lambda: self.close(kill=True)
-        elif "dies_at" in self.options:
-            self.later = time.monotonic() + 3, begin
-            greeting = {"request": "greeting", "groups": [{"blocks": [], "peer_blocks": [0]} for _ in range(self.groups)]}
-            return worst(self.all("transfer", transfer=call["transfer"], requests=[greeting]))
-        elif dies == self.role:
+        self.done, self.began = {}, time.monotonic()
+        if self.options.get("dies") == self.role:
             self.close(kill=True)
             return {}
-        return worst(begin())
+        return worst(self.all("transfer", transfer=call["transfer"], requests=self.requests(call)))
 
     def poll(self):
         """The answer of all ranks; None until every rank has one."""
-        if self.later:
-            when, act = self.later
-            if time.monotonic() < when:
-                return None
-            self.later = None
-            act()
         for child in self.children:
             if child not in self.done:
                 child.send("poll")
