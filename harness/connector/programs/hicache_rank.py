@@ -23,16 +23,13 @@ LAYOUTS = {
     ("K", "B", "H", "N", "L", "C"): "page_head",
 }
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2"}
-ZERO_COPY = ("nixl", "mooncake")  # of attach_storage_backend()'s list, those that this host drives
 
 
 def load(backend):
     for name in ("srt.mem_cache.storage.backend_factory", "srt.mem_cache.pool_host.mha", "srt.managers.cache_controller"):
         importlib.import_module(f"sglang.{name}")
-    if backend != "file":
-        importlib.import_module(
-            "sglang.srt.mem_cache.storage." + ("nixl.hicache_nixl" if backend == "nixl" else "mooncake_store.mooncake_store")
-        )
+    if backend == "nixl":
+        importlib.import_module("sglang.srt.mem_cache.storage.nixl.hicache_nixl")
     sglang_rank.publish("nixl", "null", 1, 16, 0, 1)
 
 
@@ -105,7 +102,7 @@ class Rank(store_rank.Rank):
         self.store.register_mem_pool_host(pool)
         self.store.on_host_pools_registered()
         controller = types.SimpleNamespace(storage_host_pool=pool, page_size=pool.page_size, storage_backend=self.store)
-        how = "_page_{}_zero_copy" if backend in ZERO_COPY else "_generic_page_{}"
+        how = "_page_{}_zero_copy" if backend == "nixl" else "_generic_page_{}"
         put, get = (getattr(HiCacheController, how.format(name)) for name in ("set", "get"))
         operation = types.SimpleNamespace(request_id="kvcts", is_terminated=lambda: False)
         self.page_set = lambda keys, blocks: put(controller, keys, self.indices(blocks))

@@ -7,7 +7,10 @@ it never sees what another one left."""
 
 import contextlib
 import ctypes
+import gc
+import importlib.util
 import json
+import logging
 import mmap
 import os
 import shutil
@@ -62,6 +65,46 @@ class Memory(template.Memory):
                 raise OSError(ctypes.get_errno(), "mmap")
 
 
+class Said(logging.Handler):
+    """The last error that a package logged, such as its reason for a failed load."""
+
+    text = ""
+
+    def __init__(self, package):
+        super().__init__(logging.ERROR)
+        logging.getLogger(package).addHandler(self)
+
+    def emit(self, record):
+        error = record.exc_info and record.exc_info[1]
+        self.text = (f"{type(error).__name__}: {error}" if error else record.getMessage())[:300]
+
+
+class Rank:
+    """One rank of a job, in its process: begin() and poll() are its engine's; `peer` is set before meet()."""
+
+    memories, said = (), None
+
+    def metadata(self):
+        return {"handshake": None}
+
+    def serve(self, handshakes): ...
+    def meet(self): ...
+    def close(self): ...
+
+    def again(self, memory):
+        """Another job's memory replaces the last one's, address for address: registrations stay valid."""
+        for at, entry in zip(self.memories, memory, strict=True):
+            at.replace(entry)
+        if self.said:
+            self.said.text = ""
+
+
+def lacking(names, mend):
+    """What this Python lacks of these modules, in words, and what to do; "" when all are there."""
+    lack = [name for name in names if not importlib.util.find_spec(name)]
+    return f"{', '.join(lack)} cannot be imported by {sys.executable}{mend}" if lack else ""
+
+
 class Host:
     """One engine's part of a host. Its package's exceptions can be refusals (refusal.py)."""
 
@@ -81,7 +124,7 @@ class Host:
         raise NotImplementedError
 
     def rank(self, call):
-        """One rank of a job: metadata, serve, begin, poll, again, close; `peer` is set before the first begin."""
+        """A Rank."""
         raise NotImplementedError
 
     def folder(self, path):
@@ -131,6 +174,7 @@ class Host:
                 return {"state": "skipped", "text": lack}
             began = time.monotonic()
             self.preload()
+            gc.freeze()  # otherwise a collection in a rank would touch, and so copy, everything imported
             about = self.about()
             facts = {"python": sys.version.split()[0], "import_s": round(time.monotonic() - began, 1)} | about.pop("facts")
             return about | {"capabilities": {"ops": [about.pop("op")], "abandon": True}, "facts": facts}

@@ -24,7 +24,6 @@ What replaces the engine around it, so that no one takes this for a full deploym
 
 This process imports SGLang once (20 to 30 s) and forks a process per rank (sglang_rank.py, rank_host.py)."""
 
-import gc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
@@ -34,7 +33,7 @@ import types
 
 import rank_host
 
-PACKAGES = {"nixl": "nixl", "mooncake": "mooncake"}
+PACKAGES = {"nixl": "nixl", "mooncake": "mooncake", "file": "torch"}  # of a backend, its transfers and stores
 
 
 class Sglang(rank_host.Host):
@@ -42,19 +41,15 @@ class Sglang(rank_host.Host):
     separate = frozenset({"dies", "aborts", "cached"})
 
     def missing(self):
-        names = ("sglang", "torch", "zmq", PACKAGES[self.options["backend"]])
-        lack = [name for name in names if not importlib.util.find_spec(name)]
-        return (
-            f"{', '.join(lack)} cannot be imported by {sys.executable}: ./run_suite.sh --with sglang install, or set "
-            f"KVCTS_PYTHON_SGLANG to the interpreter of an environment that has SGLang 0.5.23"
-            if lack
-            else ""
+        return rank_host.lacking(
+            ("sglang", "torch", "zmq", PACKAGES[self.options["backend"]]),
+            ": ./run_suite.sh --with sglang install, or set KVCTS_PYTHON_SGLANG to the interpreter of an environment that "
+            "has SGLang 0.5.23",
         )
 
     def preload(self):
         stand_in_for_torchvision()
         importlib.import_module("sglang_rank").load(self.options["backend"])
-        gc.freeze()  # otherwise a collection in a rank would touch, and so copy, everything imported
 
     def about(self):
         version, backend = importlib.metadata.version, self.options["backend"]

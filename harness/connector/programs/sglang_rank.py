@@ -4,7 +4,6 @@ engine around it."""
 
 import ctypes
 import importlib
-import logging
 import time
 
 import rank_host
@@ -41,15 +40,6 @@ def publish(backend, mode, port, page_size, rank, ranks):
     return arguments
 
 
-class Said(logging.Handler):
-    """The last error that SGLang logged."""
-
-    text = ""
-
-    def emit(self, record):
-        self.text = record.getMessage()[:300]
-
-
 class Pool:
     """A pool of the suite's memory, as get_contiguous_buf_infos() describes one: K of all layers, then V of all layers."""
 
@@ -82,10 +72,9 @@ class Pool:
             )
 
 
-class Rank:
+class Rank(rank_host.Rank):
     def __init__(self, call):
-        self.said = Said(logging.ERROR)
-        logging.getLogger("sglang").addHandler(self.said)
+        self.said = rank_host.Said("sglang")
         self.place, self.options, self.port = call["place"], call["options"], call["ports"][0]
         self.producer, self.backend = self.place["role"] == "producer", self.options["backend"]
         self.memories = [rank_host.Memory(entry) for entry in call["memory"]]
@@ -100,9 +89,6 @@ class Rank:
     def named(self, kind):
         """The backend's class of this kind: NixlKVManager, MooncakeKVManager, ..."""
         return getattr(self.conn, self.backend.capitalize() + "KV" + kind)
-
-    def metadata(self):
-        return {"handshake": None}
 
     def serve(self, handshakes):
         """The manager: after the first rank's bootstrap server, at which it registers."""
@@ -145,12 +131,6 @@ class Rank:
         args.kv_buf_groups, args.hidden_kv_layers, args.draft_kv_layers = 1, 0, 0
         return args
 
-    def again(self, memory):
-        """Another job's memory replaces the last one's, address for address: registrations stay valid."""
-        for at, entry in zip(self.memories, memory, strict=True):
-            at.replace(entry)
-        self.said.text = ""
-
     def meet(self):
         """A decode rank asks the bootstrap server who the prefill is, and compares."""
         self.address = f"127.0.0.1:{self.port if self.producer else self.peer['port']}"
@@ -163,7 +143,7 @@ class Rank:
         raise RuntimeError(f"the bootstrap server of the prefill side does not answer: {self.said.text}")
 
     def begin(self, number, requests):
-        self.began, self.answer = time.monotonic(), None
+        self.answer = None
         kind = sglang_requests.Sent if self.producer else sglang_requests.Received
         self.flows = [kind(self, row, f"{told['request']}-{number}", told) for row, told in enumerate(requests)]
 
@@ -174,5 +154,3 @@ class Rank:
             text = "; ".join(failed) + (f"; SGLang says: {self.said.text}" if self.said.text else "")
             self.answer = {"state": "refused", "type": "KVTransferError", "text": text} if failed else {"state": "done"}
         return self.answer
-
-    def close(self): ...

@@ -10,6 +10,12 @@ AUX = (64, 24)  # bytes of a request's row in the two metadata buffers
 ROWS = 64
 
 
+def pause(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield
+
+
 class Flow:
     """One request on one rank. step() returns None until it is over."""
 
@@ -57,9 +63,7 @@ class Sent(Flow):
         while (state := sender.poll()) == self.states.Bootstrapping:
             yield
         if self.options.get("aborts") == "consumer":
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                yield
+            yield from pause(1)
         if state != self.states.Failed:
             prefix = sender.pop_decode_prefix_len() // self.rank.pool.page_size
             left = self.pages[prefix:]
@@ -102,9 +106,7 @@ class Received(Flow):
                 )
 
     def abort(self, receiver):
-        until = time.monotonic() + self.options.get("after", 0.3)
-        while time.monotonic() < until:
-            yield
+        yield from pause(self.options.get("after", 0.3))
         receiver.abort()
         while not receiver.is_abort_release_safe():
             yield

@@ -35,7 +35,7 @@ import template
 import vllm_model
 
 
-class Rank:
+class Rank(rank_host.Rank):
     def __init__(self, call):
         self.place, self.options = call["place"], call["options"]
         self.producer, self.rank = self.place["role"] == "producer", self.place["rank"]
@@ -47,13 +47,6 @@ class Rank:
         self.shared = Path(self.place["folder"]) / "shared"
         if self.producer:
             (self.shared / "store").mkdir(parents=True, exist_ok=True)
-
-    def metadata(self):
-        return {"handshake": None}
-
-    def serve(self, handshakes): ...
-    def meet(self): ...
-    def close(self): ...
 
     def page(self, block):
         """The parts of a block: one a layer, in the order of layers, axes as they lie in memory."""

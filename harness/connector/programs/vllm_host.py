@@ -26,7 +26,6 @@ What replaces the engine around the connector, so that no one takes this for a f
 
 This process imports vLLM once and forks a process per rank (vllm_engine.py, rank_host.py)."""
 
-import gc
 import importlib
 import importlib.util
 import os
@@ -81,21 +80,13 @@ class Vllm(rank_host.Host):
         options = self.options
         if "class" in options or "store" in options:
             return take_class(options)
-        lack = [
-            name
-            for name in ("vllm", "torch", "zmq", PACKAGES[options["connector"]][0])
-            if not importlib.util.find_spec(name)
-        ]
-        return (
-            f"{', '.join(lack)} cannot be imported by {sys.executable}; set KVCTS_PYTHON_VLLM to the interpreter of an "
-            f"environment that has vLLM 0.33.0"
-            if lack
-            else ""
+        return rank_host.lacking(
+            ("vllm", "torch", "zmq", PACKAGES[options["connector"]][0]),
+            "; set KVCTS_PYTHON_VLLM to the interpreter of an environment that has vLLM 0.33.0",
         )
 
     def preload(self):
         if vllm_model.stands_in():
-            gc.freeze()
             return
         vllm_model.stand_in_for_platform()
         for name in (
@@ -107,7 +98,6 @@ class Vllm(rank_host.Host):
         ):
             importlib.import_module(name)
         vllm_model.warm(self.options["connector"], self.options.get("module"))
-        gc.freeze()  # otherwise a collection in a rank would touch, and so copy, everything imported
 
     def about(self):
         import vllm

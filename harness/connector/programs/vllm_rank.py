@@ -2,7 +2,6 @@
 real class, between the suite's memory and its other side. vllm_runner.py and vllm_engine.py call the halves."""
 
 import importlib
-import logging
 import os
 import pickle
 from base64 import b64decode, b64encode
@@ -11,23 +10,12 @@ import rank_host
 import vllm_model
 
 
-class Said(logging.Handler):
-    """The last error that vLLM logged: its reason for a failed load."""
-
-    text = ""
-
-    def emit(self, record):
-        error = record.exc_info and record.exc_info[1]
-        self.text = (f"{type(error).__name__}: {error}" if error else record.getMessage())[:300]
-
-
-class Rank:
+class Rank(rank_host.Rank):
     meets = False  # the consumer's connector is made when its producer is known
     connector = scheduler = None  # the worker's half, and, in the first rank, the scheduler's
 
     def __init__(self, call):
-        self.said = Said(logging.ERROR)
-        logging.getLogger("vllm").addHandler(self.said)
+        self.said = rank_host.Said("vllm")
         place, self.options = call["place"], call["options"]
         self.connector_name, self.producer = self.options["connector"], place["role"] == "producer"
         self.rank, self.ranks, self.port = place["rank"], place["ranks"], call["ports"][0]
@@ -119,14 +107,6 @@ class Rank:
             self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): one for rank, one in enumerate(all_of)})
         else:
             self.scheduler.set_xfer_handshake_metadata(dict(enumerate(all_of)))
-
-    def again(self, memory):
-        """Another job's memory replaces the last one's, address for address: registrations stay valid."""
-        for at, entry in zip(self.memories, memory, strict=True):
-            at.replace(entry)
-        self.said.text = ""
-
-    def meet(self): ...
 
     def close(self):
         """Deletes what one side's ranks share and would leave. The connector's own resources end with the
