@@ -11,7 +11,6 @@ import importlib
 import os
 import types
 
-import sglang_rank
 import store_rank
 import template
 import vllm_model
@@ -30,7 +29,6 @@ def load(backend):
         importlib.import_module(f"sglang.{name}")
     if backend == "nixl":
         importlib.import_module("sglang.srt.mem_cache.storage.nixl.hicache_nixl")
-    sglang_rank.publish("nixl", "null", 1, 16, 0, 1)
 
 
 class Rank(store_rank.Rank):
