@@ -139,6 +139,9 @@ def act(call, jobs, handle):
         return {"moved": 2 * handle(call, jobs)["moved"]}
     elif fault == "refuse":
         raise template.Refusal("the other side has another layout")
+    elif fault == "refuse-and-write":
+        late_write(jobs[call["job"]])
+        raise template.Refusal("the other side has another layout")
     elif fault == "refuse-late":
         handle(call, jobs)
         return {"state": "refused", "text": "the last block is missing", "moved": 0}

@@ -24,6 +24,7 @@ import time
 import uuid
 from pathlib import Path
 
+import pressure
 import refusal
 import template
 
@@ -148,6 +149,8 @@ class Host:
             if name == "register" and "again" in call:
                 ranks["job"].again(call["again"])
             elif name == "register":
+                ranks["pressure"] = pressure.Pressure(call["options"], call["place"]["role"], call["op"])
+                ranks["pressure"].begin()
                 ranks["job"] = self.rank(call)
                 return ranks["job"].metadata()
             if name == "serve":
@@ -158,6 +161,7 @@ class Host:
             elif name == "transfer":
                 ranks["job"].begin(call["transfer"], call["requests"])
             elif name == "poll":
+                ranks["pressure"].step()
                 return ranks["job"].poll() or {"state": "pending"}
             elif name == "shutdown" and ranks:
                 ranks["job"].close()
@@ -278,6 +282,7 @@ class Job:
             raise template.Refusal("this host drives the same number of ranks in all KV cache groups")
         self.host, self.role, self.options = host, host.role, host.options | call["options"]
         self.groups, self.well = len(call["groups"]), False
+        self.pressure = pressure.Pressure(self.options, self.role, call["op"])
         self.pool = pool_of(call, self.options, host.separate)
         if last := take_idle(self.pool):
             self.engine_id, self.port, self.children, self.served = last.engine_id, last.port, last.children, last.served + 1
@@ -364,6 +369,9 @@ class Job:
 
     def poll(self):
         """The answer of all ranks; None until every rank has one."""
+        if self.pressure.asleep():
+            return None
+        self.pressure.wake(self.pids())
         for child in self.children:
             if child not in self.done:
                 child.send("poll")
@@ -375,6 +383,7 @@ class Job:
         if errors := sorted({block for answer in answers for block in answer.get("load_errors", [])}):
             return {"load_errors": errors, "text": next(answer["text"] for answer in answers if "load_errors" in answer)}
         if len(answers) < len(self.children):
+            self.pressure.stop(self.pids())
             return None
         if any(answer.get("leaves") for answer in answers):
             stays = self.children[0].folder
@@ -385,8 +394,12 @@ class Job:
         self.well = time.monotonic() - self.began < LATE
         return {"path": {"registration": "of the job before" if self.served else "of its own"}}
 
+    def pids(self):
+        return [child.pid for child in self.children]
+
     def close(self, kill=False):
         """Releases the processes without waiting for their end."""
+        self.pressure.wake(self.pids())
         for child in self.children:
             if kill:
                 child.kill()

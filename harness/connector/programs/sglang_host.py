@@ -2,7 +2,7 @@
 the suite's memory: managers, senders, receivers and the bootstrap server of disaggregation/nixl or disaggregation/mooncake.
 No GPU, no model weights, no compiled part of SGLang. SGLang 0.5.23.
 
-    options: {backend: nixl | mooncake}, and in a case, as its engine_options:
+    options: {backend: nixl | mooncake}, and in a case, as its engine_options, beside those of pressure.py:
       kv_cache_dtype  what --kv-cache-dtype says, if not what the claim's dtype asks for
       kv_layout       [prefill's, decode's]: the name of the byte layout that the pool reports; both sides must share it
       chunk           pages of a chunk of the prefill: the producer sends each by itself (default: all at once)

@@ -6,7 +6,7 @@ weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installe
 too (vllm_stand_in.py).
 
     options: {connector: one of PACKAGES, or class: true}, and in a case, as its
-    engine_options, beside those of vllm_engine.py:
+    engine_options, beside those of vllm_engine.py and pressure.py:
       kv_layout         the layout that the engine reports, if not the strides'
       extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of
                         the rank's process
