@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import vllm_model
 import vllm_runner
+import vllm_stand_in
 
 HERE = Path(__file__).resolve().parent
 
@@ -65,3 +66,24 @@ def test_a_request_without_blocks_has_the_other_sides_tokens(tokens, mine, their
     rank = types.SimpleNamespace(caches=[types.SimpleNamespace(block_size=16)], options={"cached": [7]})
     told = {"tokens": tokens, "groups": [{"blocks": mine, "peer_blocks": theirs}]}
     assert vllm_runner.Runner.tokens(rank, told) == whole
+
+
+def hashes(**identity):
+    hasher = vllm_stand_in.get_request_block_hasher(16, vllm_stand_in.sha256)
+    request = vllm_stand_in.Request("r", list(range(40)), vllm_stand_in.SamplingParams(), block_hasher=hasher, **identity)
+    return request.block_hashes
+
+
+def test_equal_tokens_under_another_identity_have_other_hashes():
+    image = vllm_stand_in.MultiModalFeatureSpec(None, "image", "cat", vllm_stand_in.PlaceholderRange(2, 4))
+    lora = vllm_stand_in.LoRARequest("poet", 1, "adapters/poet")
+    kinds = {}, {"cache_salt": "a"}, {"cache_salt": "b"}, {"lora_request": lora}, {"mm_features": [image]}
+    assert all(hashes(**kind) == hashes(**kind) for kind in kinds)
+    for block in range(2):
+        assert len({hashes(**kind)[block] for kind in kinds}) == len(kinds)
+
+
+def test_each_side_has_its_own_name():
+    options = {"identity": {"salt": ["a", None]}}
+    assert vllm_model.named(options, "salt", True) == "a" and vllm_model.named(options, "salt", False) is None
+    assert vllm_model.named(options, "lora", True) is None and vllm_model.named({}, "salt", True) is None

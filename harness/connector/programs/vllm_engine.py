@@ -8,7 +8,11 @@ producer's request_finished() returned.
                     store that keeps whole blocks may leave out a prompt's last token, and must not be asked for all of it
       chunk         the producer computes this many tokens in its first step, the others in a second
       shared        the consumer's prompt has only this many first tokens of the producer's
+      identity      {salt, lora, image, model: [producer's, consumer's]}, each a name or null: the request's cache salt, its
+                    LoRA adapter, the hash of an image (tokens 2 to 5), and the end of the path of the engine's model. Where
+                    the sides differ, the consumer's prompt has another cache, and nothing of the producer's may be loaded
       lost          what the connector has put into its folder is deleted once it has said that the tokens are there
+      flipped       before the consumer asks, one bit in the middle of the longest file in that folder is another one
       leaves        the producer's processes are killed when its requests are finished; connected: when it has also served
                     those of which the consumer needs nothing (`also`), and so both know each other
       aborts        consumer: its requests are given up while they load; their blocks are free when it says so
@@ -124,11 +128,25 @@ class Rank(vllm_runner.Runner):
         arguments = SamplingParams(max_tokens=1, extra_args={"kv_transfer_params": params})
         arguments.update_from_generation_config({}, 2)
         init_none_hash(sha256_cbor)
-        request = Request(name, ids, arguments, None, block_hasher=get_request_block_hasher(size, sha256_cbor))
+        hasher = get_request_block_hasher(size, sha256_cbor)
+        request = Request(name, ids, arguments, None, block_hasher=hasher, **self.identity())
         computed = tokens if whole else 0 if self.producer else len(prefix) * size
         return types.SimpleNamespace(
             request=request, name=name, blocks=blocks, tokens=tokens, computed=computed, whole=whole
         )
+
+    def identity(self):
+        """What distinguishes equal token ids: arguments of this side's Request."""
+        from vllm.lora.request import LoRARequest
+        from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+        salt, lora, image = (vllm_model.named(self.options, kind, self.producer) for kind in ("salt", "lora", "image"))
+        images = [MultiModalFeatureSpec(None, "image", image, PlaceholderRange(2, 4), image)] if image else None
+        return {
+            "cache_salt": salt,
+            "lora_request": LoRARequest(lora, 1, f"adapters/{lora}") if lora else None,
+            "mm_features": images,
+        }
 
     @staticmethod
     def allocation(one, hashed):
@@ -338,6 +356,8 @@ class Rank(vllm_runner.Runner):
     def ask(self, requests, answers):
         """What the connector can load of them: requests that load within a step, and those that load between steps."""
         now, later = [], []
+        if self.options.get("flipped"):
+            self.flip()
         for one in requests:
             self.notice(one)
             one.request.num_computed_tokens = one.computed
@@ -355,6 +375,16 @@ class Rank(vllm_runner.Runner):
             hashed = len(self.options.get("cached", []))
             self.scheduler.update_state_after_alloc(one.request, self.allocation(one, hashed), one.found)
         return now, later
+
+    def flip(self):
+        """One bit of the store, as a disk or another program may change it: the length stays."""
+        files = [file for file in self.files("own").rglob("*") if file.is_file()]
+        if not files:
+            raise template.Refusal("the connector keeps nothing in its folder: no bit of it can be flipped")
+        file = max(files, key=lambda file: (file.stat().st_size, file.name))
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
 
     def over(self, loaded, answer):
         write(self.shared / f"over-{self.job}", loaded)
@@ -380,8 +410,11 @@ class Rank(vllm_runner.Runner):
 
     def check(self, one, carried):
         """What it says that it can load is what the producer has computed of this prompt."""
-        if carried and "shared" in self.options:
+        unlike = {kind: both for kind, both in self.options.get("identity", {}).items() if both[0] != both[1]}
+        if carried and (unlike or "shared" in self.options):
             raise template.Refusal("kv_transfer_params name the request: nothing is looked up by its prompt")
+        if unlike and one.found:
+            raise RuntimeError(f"the connector says that it can load {one.found} tokens of another cache: {unlike}")
         prompt = self.options.get("shared", len(one.request.prompt_token_ids))
         most = min(one.tokens, prompt) - one.computed
         if one.found < 0 or one.found > (len(one.request.prompt_token_ids) - one.computed if carried else max(most, 0)):

@@ -177,9 +177,14 @@ def cache_config(groups, memory, layout, config):
     )
 
 
-def model_folder(groups):
+def named(options, kind, producer):
+    """This side's name of a kind in `identity` (vllm_engine.py), or None."""
+    return options.get("identity", {}).get(kind, (None, None))[0 if producer else 1]
+
+
+def model_folder(groups, name=None):
     """A configuration with these numbers and no weights: Llama, DeepSeek-V2 for latents. Both sides name the same
-    folder because vLLM compares it."""
+    folder because vLLM compares it; a folder in it where the model has a name."""
     dim, heads, layers = groups[0].head_dim, groups[0].total_heads, sum(len(group.names) for group in groups)
     queries = 8 * heads
     config = {
@@ -217,7 +222,8 @@ def model_folder(groups):
         }
         del config["head_dim"]
     text = json.dumps(config, sort_keys=True)
-    folder = os.path.join(MODELS, "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
+    folder = os.path.join(MODELS, "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16], name or "")
+    folder = folder.rstrip("/")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"config.json.{os.getpid()}"), "w") as file:
         file.write(text)
@@ -225,9 +231,9 @@ def model_folder(groups):
     return folder
 
 
-def engine_arguments(groups):
+def engine_arguments(groups, name=None):
     return {
-        "model": model_folder(groups),
+        "model": model_folder(groups, name),
         "skip_tokenizer_init": True,
         "dtype": groups[0].dtype,
         "kv_cache_dtype": groups[0].cache_dtype,

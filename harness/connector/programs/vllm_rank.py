@@ -50,10 +50,11 @@ class Rank(rank_host.Rank):
     def connect(self):
         """Both halves, as an engine makes them, and the tensors that the worker's registers."""
         call, layout, transfer = self.arguments
+        model = vllm_model.named(self.options, "model", self.producer)
         if vllm_model.stands_in():
             import vllm_stand_in
 
-            self.config = vllm_stand_in.configure(self.caches, layout, transfer, self.rank, self.ranks)
+            self.config = vllm_stand_in.configure(self.caches, layout, transfer, self.rank, self.ranks, model or "kvcts")
             self.create(getattr(importlib.import_module(self.options["module"]), self.connector_name))
             return
         from vllm.config import set_current_vllm_config
@@ -63,8 +64,9 @@ class Rank(rank_host.Rank):
 
         if self.connector_name == "MooncakeConnector":
             vllm_model.stand_in_for_device()
+        arguments = vllm_model.engine_arguments(self.caches, model)
         self.config = EngineArgs(
-            **vllm_model.engine_arguments(self.caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer
+            **arguments, tensor_parallel_size=self.ranks, kv_transfer_config=transfer
         ).create_engine_config()
         self.config.cache_config.kv_cache_layout = layout
         self.config.cache_config.num_gpu_blocks = self.caches[0].blocks

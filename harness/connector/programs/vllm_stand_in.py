@@ -143,13 +143,36 @@ class SamplingParams:
     def update_from_generation_config(self, generation_config, eos_token_id=None): ...
 
 
+@dataclass
+class LoRARequest:
+    lora_name: str
+    lora_int_id: int
+    lora_path: str = ""
+
+
+@dataclass
+class PlaceholderRange:
+    offset: int
+    length: int
+
+
+@dataclass
+class MultiModalFeatureSpec:
+    data: Any
+    modality: str
+    identifier: str
+    mm_position: PlaceholderRange
+    mm_hash: Any = None
+
+
 class Request:
-    def __init__(self, request_id, prompt_token_ids, sampling_params, pooling_params=None, block_hasher=None, **_):
+    def __init__(self, request_id, prompt_token_ids, sampling_params, pooling_params=None, block_hasher=None, **identity):
         self.request_id, self.prompt_token_ids = request_id, prompt_token_ids
         self.sampling_params, self.pooling_params = sampling_params, pooling_params
         self.kv_transfer_params = (sampling_params.extra_args or {}).get("kv_transfer_params")
         self.all_token_ids, self.num_computed_tokens = list(prompt_token_ids), 0
-        self.status, self.cache_salt, self.lora_request, self.mm_features = RequestStatus.WAITING, None, None, []
+        self.status, self.cache_salt = RequestStatus.WAITING, identity.get("cache_salt")
+        self.lora_request, self.mm_features = identity.get("lora_request"), identity.get("mm_features") or []
         self.block_hashes = block_hasher(self) if block_hasher else []
 
     @property
@@ -161,7 +184,9 @@ class Request:
 
 def get_request_block_hasher(block_size, hash_function):
     def hashes(request):
-        chain, out = b"", []
+        lora, images = request.lora_request, [feature.identifier for feature in request.mm_features]
+        seed = [request.cache_salt, lora and (lora.lora_name, lora.lora_path), *images]  # upstream's: block by block
+        chain, out = hash_function(tuple(seed)) if any(seed) else b"", []
         for end in range(block_size, len(request.all_token_ids) + 1, block_size):
             out.append(chain := hash_function((chain, tuple(request.all_token_ids[end - block_size : end]))))
         return out
@@ -211,6 +236,7 @@ class NewRequestData:
             request.pooling_params,
             block_ids,
             request.num_computed_tokens,
+            request.lora_request,
         )
 
 
@@ -337,6 +363,8 @@ MODULES = {
     V1: (KVConnectorBase_V1, KVConnectorRole, SupportsHMA),
     "vllm.config": (KVTransferConfig,),
     "vllm.sampling_params": (SamplingParams,),
+    "vllm.lora.request": (LoRARequest,),
+    "vllm.multimodal.inputs": (MultiModalFeatureSpec, PlaceholderRange),
     "vllm.v1.request": (Request, RequestStatus),
     "vllm.v1.core.kv_cache_manager": (KVCacheBlocks,),
     "vllm.v1.core.kv_cache_utils": (KVCacheBlock, get_request_block_hasher),
@@ -383,7 +411,7 @@ def install():
             setattr(module, key, thing)
 
 
-def configure(caches, layout, transfer, rank, ranks):
+def configure(caches, layout, transfer, rank, ranks, model):
     """A VllmConfig of what the suite claims."""
     RANK.update(rank=rank, ranks=ranks)
     first = caches[0]
@@ -397,7 +425,7 @@ def configure(caches, layout, transfer, rank, ranks):
             enable_prefix_caching=True,
         ),
         parallel_config=Config(tensor_parallel_size=ranks, pipeline_parallel_size=1, rank=rank, world_size=ranks),
-        model_config=Config(model="kvcts", dtype=first.dtype, use_mla=first.latent, max_model_len=1024),
+        model_config=Config(model=model, dtype=first.dtype, use_mla=first.latent, max_model_len=1024),
         scheduler_config=Config(disable_hybrid_kv_cache_manager=len(caches) == 1, max_num_batched_tokens=1024),
         instance_id="kvcts",
     )
