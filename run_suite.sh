@@ -36,7 +36,7 @@ usage: ./run_suite.sh [OPTION...]
                  self-test, pages and gpu-bundle do.
   --no-engines   Install no engine packages (harness/engines/packages); cases with these engines are SKIPPED.
   --with LIST    Also install what some suites need; names, comma-separated:
-                   vllm         suite vllm (0.6 GB to download, 2.6 GB installed)
+                   vllm         suite vllm (0.6 GB to download, 2.7 GB installed)
                    vllm-0.27.1  an older vLLM beside it, as large; without it, its cases are SKIPPED
                    sglang       suites sglang and stores (0.7 GB, 2.4 GB installed)
                    lmcache      suite lmcache (0.3 GB, 1.1 GB installed)

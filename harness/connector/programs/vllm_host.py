@@ -1,6 +1,7 @@
 """Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls), MooncakeConnector
 and NixlPushConnector (the producer pushes), ExampleConnector (files: the producer saves, the consumer loads),
-MooncakeStoreConnector (vllm_mooncake_store.py), OffloadingConnector (vllm_offload.py) or a class of the user's
+MooncakeStoreConnector (vllm_mooncake_store.py), OffloadingConnector (vllm_offload.py), LMCacheMPConnector
+(vllm_lmcache_mp.py) or a class of the user's
 ($KVCTS_CONNECTOR; a store of pages, $KVCTS_STORE: store_rank.py), on CPU tensors in the suite's memory. No GPU, no model
 weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed; a user's class runs without vLLM,
 too (vllm_stand_in.py).
@@ -42,8 +43,13 @@ PACKAGES = {
     "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector"),
     "OffloadingConnector": ("torch", "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector"),
     "MooncakeStoreConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store.connector"),
+    "LMCacheMPConnector": ("lmcache", "vllm.distributed.kv_transfer.kv_connector.v1.lmcache_mp_connector"),
 }
-MODULES = {"MooncakeStoreConnector": "vllm_mooncake_store", "OffloadingConnector": "vllm_offload"}  # else vllm_engine
+MODULES = {  # else vllm_engine
+    "MooncakeStoreConnector": "vllm_mooncake_store",
+    "OffloadingConnector": "vllm_offload",
+    "LMCacheMPConnector": "vllm_lmcache_mp",
+}
 PUSHES = ("MooncakeConnector", "NixlPushConnector")  # whose producer writes
 
 
@@ -95,6 +101,7 @@ class Vllm(rank_host.Host):
             "vllm.distributed.kv_transfer.kv_connector.factory",
             "vllm.v1.kv_cache_interface",
             self.options.get("module") or PACKAGES[self.options["connector"]][1],
+            MODULES.get(self.options["connector"], "vllm_engine"),
         ):
             importlib.import_module(name)
         vllm_model.warm(self.options["connector"], self.options.get("module"))
@@ -127,5 +134,8 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("UCX_MEM_MMAP_HOOK_MODE", "none")
 os.environ.setdefault("MC_FORCE_TCP", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("LMCACHE_TRACK_USAGE", "false")
+os.environ.setdefault("LMCACHE_LOG_LEVEL", "ERROR")
+os.environ.setdefault("LMCACHE_DISABLE_BANNER", "1")
 if __name__ == "__main__":
     Vllm().main()
