@@ -19,7 +19,10 @@ struct StatusPage {
   std::atomic<std::uint64_t> done{0};           ///< progress in bytes, descriptors or tokens; the note says which
   std::atomic<std::uint64_t> total{0};          ///< 0 = unknown
   std::atomic<std::uint64_t> completions{0};    ///< transfers that were reported complete: announced by a stop
-  char note[1024]{};                            ///< e.g. "reader flashinfer-decode: thread block 2 of 8, 4294967192 tokens"
+  /// What a connector program's producer no longer needs, as it says before its transfer is over: [{request, word}] as JSON;
+  /// announced by a stop, too. "": the transfer is complete.
+  char freed[512]{};
+  char note[1024]{};  ///< e.g. "reader flashinfer-decode: thread block 2 of 8, 4294967192 tokens"
 };
 
 /// Passed to connectors, engine sessions and readers to report progress. Cheap: plain atomic stores.

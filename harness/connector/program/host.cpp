@@ -117,7 +117,8 @@ json Host::open(std::uint64_t key, const ResolvedCase& view, const std::vector<M
 
 void Host::handshake(std::uint64_t key, const json& peer) { ask("handshake", {{"job", key}, {"peer", peer}}); }
 
-json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress) {
+json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress,
+                    const std::function<void(const std::string&)>& freed) {
   json arguments = transfer_arguments(view, side_);
   arguments["job"] = key;
   arguments["transfer"] = pass;
@@ -130,6 +131,11 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
       }
       const auto [done, total] = session_->progress();
       if (total != 0) progress.set(done, total);
+      while (const auto one = session_->take_freed(id)) {
+        if (side_ == Side::consumer)
+          throw Ended("protocol", "the connector program breaks the protocol: only a producer's blocks can be freed");
+        freed(one->dump(-1, ' ', false, json::error_handler_t::replace));
+      }
       return stop_ && stop_();
     });
   });

@@ -32,8 +32,11 @@ class Host {
                       const nlohmann::json& ports);
   void handshake(std::uint64_t key, const nlohmann::json& peer);
   /// transfer, until it is over; the part after the program accepted the call is phase complete. Returns the program's
-  /// answer. Throws Stopped.
-  nlohmann::json transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress);
+  /// answer. `freed` is called with each {request, word} by which a producer says before that that blocks of a request are
+  /// free; the program does not run on before it returns. Throws Stopped.
+  nlohmann::json transfer(
+      std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress,
+      const std::function<void(const std::string&)>& freed = [](const std::string&) {});
   /// release; or ends a program that cannot be reused.
   void close(std::uint64_t key);
   /// shutdown, and the end of the process. Throws Stopped if it crashes or exits with a status other than 0.

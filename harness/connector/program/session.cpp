@@ -28,6 +28,7 @@ namespace {
 
 constexpr std::int64_t poll_every_ns = 1 * ns_per_ms;
 constexpr std::uint32_t frame_limit = 8u << 20;  // far longer than any honest answer
+constexpr std::size_t freed_limit = 100;         // bytes of a name or word: two fit the status page
 constexpr int program_socket = 3;
 constexpr int closing_patience_ms = 500;  // it closed its socket: usually because it is ending
 
@@ -165,6 +166,7 @@ void Session::answer(const json& reply) {
     return value != reply.end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
   };
   done_ = number("bytes_done"), total_ = number("bytes_total");
+  if (const auto entries = reply.find("freed"); entries != reply.end()) free(*entries);
   const auto ended = reply.find("calls");
   if (ended == reply.end()) return;
   if (!ended->is_array()) broken("poll: calls is no list");
@@ -173,6 +175,27 @@ void Session::answer(const json& reply) {
     if (!one.is_object() || which == one.end() || !which->is_number_unsigned()) broken("poll reports a call without an id");
     settle(which->get<std::uint64_t>(), one, true);
   }
+}
+
+void Session::free(const json& entries) {
+  if (!entries.is_array()) broken("poll: freed is no list");
+  for (const json& one : entries) {
+    const auto text = [&](const char* key) { return one.is_object() && one.contains(key) && one[key].is_string(); };
+    if (!text("request") || !text("word") || !one.contains("id") || !one["id"].is_number_unsigned())
+      broken("poll: expected freed as [{id, request, word}], found " + process::dump(one).substr(0, 200));
+    const auto call = calls_.find(one["id"].get<std::uint64_t>());
+    if (call == calls_.end() || call->second.forgotten || call->second.name != "transfer") continue;
+    call->second.freed.push_back({{"request", one["request"].get_ref<const std::string&>().substr(0, freed_limit)},
+                                  {"word", one["word"].get_ref<const std::string&>().substr(0, freed_limit)}});
+  }
+}
+
+std::optional<json> Session::take_freed(std::uint64_t id) {
+  const auto call = calls_.find(id);
+  if (call == calls_.end() || call->second.freed.empty()) return std::nullopt;
+  json one = std::move(call->second.freed.front());
+  call->second.freed.pop_front();
+  return one;
 }
 
 void Session::pump() {
@@ -185,7 +208,8 @@ void Session::pump() {
       gone("it closed its socket");
     broken(error.what());
   }
-  if (waiting() && !polling_ && now_ns() - polled_ns_ >= poll_every_ns) {
+  const bool unread = std::ranges::any_of(calls_, [](const auto& call) { return !call.second.freed.empty(); });
+  if (waiting() && !unread && !polling_ && now_ns() - polled_ns_ >= poll_every_ns) {
     polled_ns_ = now_ns();
     polling_ = true;
     call("poll", json::object());

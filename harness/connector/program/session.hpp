@@ -60,6 +60,10 @@ class Session {
   /// done of total bytes, from the last poll's answer; 0 0 if the program does not report them.
   std::pair<std::uint64_t, std::uint64_t> progress() const { return {done_, total_}; }
 
+  /// What a pending transfer's producer no longer needs, in the order in which the program said so: {request, word}. No
+  /// further poll before all of it is taken.
+  std::optional<nlohmann::json> take_freed(std::uint64_t id);
+
   /// Asks it to end, waits at most `patience_ms`, then kills it. Returns how it ended, unless that was status 0 or too late.
   std::optional<Ended> shut_down(int patience_ms);
 
@@ -68,7 +72,9 @@ class Session {
     std::string name;
     bool accepted{false}, forgotten{false};
     std::optional<nlohmann::json> answer;
+    std::deque<nlohmann::json> freed;
   };
+  void free(const nlohmann::json& entries);
   void answer(const nlohmann::json& reply);
   void settle(std::uint64_t id, const nlohmann::json& reply, bool polled);
   [[noreturn]] void broken(const std::string& text);

@@ -253,7 +253,8 @@ class Pair:
         return self.follow(wanted, [self.producer.receive(wanted[0]), self.consumer.receive(wanted[1])])
 
     def follow(self, wanted, answers, freed=None):
-        """From the first answers on. `freed`: called when the producer is done and the consumer is not."""
+        """From the first answers on. `freed`: called when the producer is done or says that r1 is free, and the consumer is
+        not done."""
         deadline = time.monotonic() + self.producer.timeout
         while any(answer["state"] == "pending" for answer in answers):
             if time.monotonic() > deadline:
@@ -262,6 +263,8 @@ class Pair:
                 freed = freed()
             for i, side in enumerate((self.producer, self.consumer)):
                 polled = side.done("poll")
+                if freed and i == 0 and any(one["request"] == "r1" for one in polled.get("freed", ())):
+                    freed = freed()
                 answers[i] = next((a for a in polled.get("calls", []) if a["id"] == wanted[i]), answers[i])
             if any(answer["state"] in ("refused", "raised") for answer in answers):
                 break

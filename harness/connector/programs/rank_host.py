@@ -81,9 +81,15 @@ class Said(logging.Handler):
 
 
 class Rank:
-    """One rank of a job, in its process: begin() and poll() are its engine's; `peer` is set before meet()."""
+    """One rank of a job, in its process: begin() and poll() are its engine's; `peer` is set before meet(). A producer's
+    engine says free() when a request's blocks are free for others, and runs on when `given` has the request: by then the
+    suite has given them to another one. Blocks that it never frees are free at its answer."""
 
-    memories, said = (), None
+    memories, said, freed, given = (), None, (), frozenset()
+
+    def free(self, told, word):
+        """told: a request as begin() has it. word: by which the code under test says so."""
+        self.freed = (*self.freed, {"request": told["name"], "word": word})
 
     def metadata(self):
         return {"handshake": None}
@@ -159,10 +165,15 @@ class Host:
                 ranks["job"].peer = call["peer"]
                 ranks["job"].meet()
             elif name == "transfer":
+                ranks["job"].freed, ranks["job"].given = (), frozenset()
                 ranks["job"].begin(call["transfer"], call["requests"])
             elif name == "poll":
                 ranks["pressure"].step()
-                return ranks["job"].poll() or {"state": "pending"}
+                job = ranks["job"]
+                job.given |= set(call["given"])
+                answer, freed = job.poll() or {"state": "pending"}, job.freed
+                job.freed = ()
+                return answer | {"freed": freed}
             elif name == "shutdown" and ranks:
                 ranks["job"].close()
         except Exception as error:
@@ -197,9 +208,10 @@ class Host:
         if name == "poll":
             answers = {number: jobs[job].poll() for number, job in PENDING.items()}
             ended = [{"id": number, "state": "done", **answer} for number, answer in answers.items() if answer is not None]
+            freed = [{"id": number, **one} for number, job in PENDING.items() for one in jobs[job].freed]
             for answer in ended:
                 del PENDING[answer["id"]]
-            return {"calls": ended}
+            return {"calls": ended, "freed": freed}
         if name == "release":
             for number in [number for number, job in PENDING.items() if job == call["job"]]:
                 del PENDING[number]
@@ -357,11 +369,13 @@ class Job:
                 dict(zip(("blocks", "peer_blocks"), sides if self.role == "producer" else sides[::-1]))
             ]
         return [
-            {"request": name + self.suffix, "groups": groups, "tokens": tokens.get(name)} for name, groups in joined.items()
+            {"name": name, "request": name + self.suffix, "groups": groups, "tokens": tokens.get(name)}
+            for name, groups in joined.items()
         ]
 
     def transfer(self, call):
         self.done, self.began = {}, time.monotonic()
+        self.freeing, self.freed = {}, []
         if self.options.get("dies") == self.role:
             self.close(kill=True)
             return {}
@@ -372,11 +386,18 @@ class Job:
         if self.pressure.asleep():
             return None
         self.pressure.wake(self.pids())
+        given = [one["request"] for one in self.freed]  # the suite asks again when it has
         for child in self.children:
             if child not in self.done:
-                child.send("poll")
-                if (answer := child.answer())["state"] != "pending":
+                child.send("poll", given=given)
+                answer = child.answer()
+                for one in answer.pop("freed", ()):
+                    self.freeing.setdefault(one["request"], []).append(one["word"])
+                if answer["state"] != "pending":
                     self.done[child] = answer
+        # The blocks of a request are free when all ranks have said so.
+        whole = [name for name, words in self.freeing.items() if len(words) == len(self.children)]
+        self.freed = [{"request": name, "word": self.freeing.pop(name)[0]} for name in whole]
         answers = list(self.done.values())
         if bad := worst(answers):
             return bad

@@ -27,7 +27,7 @@ class Flow:
         self.rank, self.name, self.options, self.states = rank, name, rank.options, KVPoll
         self.row = row if rank.producer else ROWS - 1 - row  # the sides number theirs for themselves
         self.room = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
-        (group,) = told["groups"]
+        self.told, (group,) = told, told["groups"]
         self.pages, self.has = template.np.array(group["blocks"], "int32"), len(self.options.get("cached", []))
         self.over, self.flow = None, self.go()
 
@@ -77,6 +77,10 @@ class Sent(Flow):
             yield
         if state == self.states.Failed:
             self.fail(sender)
+        else:  # release_kv_cache() in process_disagg_prefill_inflight_queue()
+            self.rank.free(self.told, "KVPoll.Success")
+            while self.told["name"] not in self.rank.given:
+                yield
         sender.clear()
 
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 import types
 
+import pressure
 import pytest
 import rank_host
 
@@ -23,6 +24,7 @@ def test_groups_of_a_request_are_joined():
     ]
     assert requests("producer", {}, told, groups=2) == [
         {
+            "name": "r1",
             "request": "r1",
             "tokens": 30,
             "groups": [{"blocks": [1, 2], "peer_blocks": [3, 0]}, {"blocks": [4], "peer_blocks": [5]}],
@@ -43,11 +45,32 @@ def test_a_prefix_is_the_producers_on_both_sides():
 def test_requests_of_a_cases_own():
     also = {"also": [{"producer": [5, 6], "consumer": []}]}
     assert requests("producer", also, []) == [
-        {"request": "also0", "tokens": None, "groups": [{"blocks": [5, 6], "peer_blocks": []}]}
+        {"name": "also0", "request": "also0", "tokens": None, "groups": [{"blocks": [5, 6], "peer_blocks": []}]}
     ]
     assert requests("consumer", also, []) == [
-        {"request": "also0", "tokens": None, "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}
+        {"name": "also0", "request": "also0", "tokens": None, "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}
     ]
+
+
+def test_blocks_are_free_when_every_rank_has_said_so():
+    class Rank:
+        def __init__(self, *polls):
+            self.polls, self.given, self.pid = list(polls), [], 0
+
+        def send(self, name, given):
+            self.given += given
+
+        def answer(self):
+            return dict(self.polls.pop(0))
+
+    pending, free = {"state": "pending"}, {"state": "pending", "freed": [{"request": "r1", "word": "sent"}]}
+    ranks = [Rank(free, pending, {"state": "done"}), Rank(pending, free, {"state": "done"})]
+    job = rank_host.Job.__new__(rank_host.Job)
+    job.children, job.done, job.freeing, job.freed, job.served, job.began = ranks, {}, {}, [], 0, 0
+    job.pressure = pressure.Pressure({}, "producer", "read")
+    assert job.poll() is None and job.freed == []
+    assert job.poll() is None and job.freed == [{"request": "r1", "word": "sent"}]
+    assert job.poll() is not None and job.freed == [] and [rank.given for rank in ranks] == [["r1"], ["r1"]]
 
 
 def test_the_worst_answer_counts():

@@ -23,8 +23,7 @@ producer's request_finished() returned.
       full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
 
 The producer's blocks hold nothing of a prompt before its engine computes that: token by token over the steps, layer by layer
-within one. Blocks that the connector calls free are taken by another request at once: their content changes. Before the
-producer answers, all is as the suite had filled it.
+within one. What the connector calls free the suite gives to another request at once.
 
 The first rank has the scheduler and its half. It gives each step to all ranks, itself included, as a file; each answers with
 a file, as vLLM's executor does with messages."""
@@ -93,7 +92,7 @@ class Rank(vllm_runner.Runner):
 
     # ---- requests ---------------------------------------------------------------------------------------------------
     def begin(self, number, requests):
-        self.answer, self.broken, self.freed, self.seen = None, None, [], {}
+        self.answer, self.broken, self.kept, self.seen = None, None, [], {}
         self.told = {f"{told['request']}-{number}": told for told in requests}
         self.job = next(iter(self.told), f"none-{number}")  # of this transfer: connectors may outlive a job
         if self.connector_name.startswith("Nixl") and max(self.ranks, self.peer["ranks"]) > 1:
@@ -288,7 +287,7 @@ class Rank(vllm_runner.Runner):
         if aborts:
             yield from self.step(self.output(finished=told), finished=told)
         while True:
-            yield from self.free([one for one in busy if not self.referenced(one)])
+            yield from self.give_away([one for one in busy if not self.referenced(one)], "request_finished")
             if not (busy := [one for one in busy if self.referenced(one)]):
                 break
             held -= (yield from self.step(self.output(finished=told), finished=told))["sending"]
@@ -298,7 +297,7 @@ class Rank(vllm_runner.Runner):
         while held:
             over = yield from self.step(self.output(finished=told), finished=told)
             told = ()
-            yield from self.free([one for one in all_of if one.name in held & over["sending"]])
+            yield from self.give_away([one for one in all_of if one.name in held & over["sending"]], "finished_sending")
             held -= over["sending"]
             if self.other_is_over() and not self.loaded():
                 break  # its lease is the connector's own
@@ -309,7 +308,6 @@ class Rank(vllm_runner.Runner):
             yield
         while not self.other_is_over():
             yield
-        yield from self.perform("restore")
         write(self.shared / f"restored-{self.job}", None)
         yield from self.perform("end", answer={"state": "done"})
 
@@ -320,10 +318,12 @@ class Rank(vllm_runner.Runner):
         """Whether the consumer, which is over, has asked for all, or none of it, and got it."""
         return pickle.loads((self.shared / f"over-{self.job}").read_bytes())
 
-    def free(self, requests):
-        """Their blocks are another request's now."""
-        if blocks := [one.blocks for one in requests]:
-            yield from self.perform("reuse", requests=blocks)
+    def give_away(self, requests, word):
+        """Their blocks are another request's from here on."""
+        if names := [one.name for one in requests]:
+            yield from self.perform("let_go", requests=names, word=word)
+            while not self.given.issuperset(self.told[name]["name"] for name in names):
+                yield
 
     def notice(self, one):
         if hasattr(self.scheduler, "on_new_request"):

@@ -164,9 +164,6 @@ class Runner(vllm_rank.Rank):
             }
         write(self.shared / f"computed-{self.job}-{self.rank}", out)
 
-    def used(self):
-        return [{block for blocks in self.mine() for block in blocks[n]} for n in range(len(self.caches))]
-
     def digest(self, name, until=None):
         blocks = self.mine(until)
         return [zlib.crc32(vllm_model.bytes_of(part)) for one in blocks for part in self.blocks_of(name, one)]
@@ -174,18 +171,9 @@ class Runner(vllm_rank.Rank):
     def changed(self):
         return [name for name, (until, digest) in self.seen.items() if self.digest(name, until) != digest]
 
-    def reuse(self, requests):
-        """Other bytes in these blocks, as the next request's would be."""
-        self.keep(requests)
-        free = [[b for b in range(group.blocks) if b not in used] for group, used in zip(self.caches, self.used())]
-        for name in self.layers:
-            others = list(self.blocks_of(name, free))
-            for blocks in requests:
-                for number, part in enumerate(self.blocks_of(name, blocks)):
-                    if others:  # what the suite knows as another request's, or as no one's
-                        part[...] = others[number % len(others)]
-                    else:
-                        vllm_model.invert(part)
+    def let_go(self, requests, word):
+        for name in requests:
+            self.free(self.told[name], word)
 
     def hide(self):
         """Nothing of any prompt has been computed."""
@@ -194,8 +182,8 @@ class Runner(vllm_rank.Rank):
             for request, told in self.told.items():
                 blocks = [group["blocks"] for group in told["groups"]]
                 self.hidden[name, request] = [(part, vllm_model.copy_of(part)) for part in self.blocks_of(name, blocks)]
-                self.freed += self.hidden[name, request]
-        for part, _ in self.freed:
+                self.kept += self.hidden[name, request]
+        for part, _ in self.kept:
             vllm_model.invert(part)
         for name, request in self.hidden:  # slots beyond a prompt's tokens are as they were
             self.reveal(name, request, self.tokens(self.told[request]), 1 << 40)
@@ -218,9 +206,9 @@ class Runner(vllm_rank.Rank):
         for blocks in requests:
             for name in self.layers:
                 for part in self.blocks_of(name, blocks):
-                    self.freed.append((part, vllm_model.copy_of(part)))
+                    self.kept.append((part, vllm_model.copy_of(part)))
 
     def restore(self):
-        for part, was in self.freed:
+        for part, was in self.kept:
             part[...] = was
-        self.freed = []
+        self.kept = []

@@ -36,7 +36,8 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
         break;
       case CheckerRequest::see:
         open_case(request).see();
-        if (request.value("reuse", false)) open_case(request).reuse();
+        if (request.value("reuse", json()).is_object())
+          open_case(request).reuse(request["reuse"].value("request", ""), request["reuse"].value("word", ""));
         break;
       case CheckerRequest::compare:
         reply["report"] = to_json(compare(request));

@@ -107,7 +107,7 @@ class Bench {
     return report_from_json(reply.at("report"));
   }
   const ResolvedCase& resolved() const { return case_; }
-  void see(bool reuse = false) {
+  void see(const json& reuse = nullptr) {
     std::vector<int> fds;
     EXPECT_TRUE(checker_.handle({{"op", "see"}, {"key", 1}, {"reuse", reuse}}, fds).value("ok", false));
   }
@@ -218,6 +218,8 @@ TEST(Checker, WhatComesAfterCompletionHadNotArrived) {
   EXPECT_EQ(bench.compare().outcome, Outcome::pass);
 }
 
+const json done = {{"request", ""}, {"word", "done"}};
+
 TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
   using layout::Dtype;
   for (const layout::Scheme& scheme :
@@ -232,7 +234,7 @@ TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
       plan.copies.erase(plan.copies.begin() + middle, plan.copies.end());
       late.copies.erase(late.copies.begin(), late.copies.begin() + middle);
       bench.execute(plan);
-      bench.see(true);
+      bench.see(done);
       bench.execute(late);
       const Report report = bench.compare();
       EXPECT_EQ(report.diagnosis.fault_class, FaultClass::stale_block) << scheme.name << ": " << report.message;
@@ -242,10 +244,30 @@ TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
     }
 }
 
+TEST(Checker, BlocksOfOneRequestAreFreeBeforeThoseOfTheOther) {
+  for (const bool late : {false, true}) {
+    Bench bench{Pair{}};
+    const auto plan = bench.plan();
+    if (!late) bench.execute(plan);
+    bench.see({{"request", "r1"}, {"word", "finished_sending"}});
+    bench.see({{"request", "r1"}, {"word", "said twice"}});
+    bench.see({{"request", "of no one"}, {"word", "unknown"}});
+    if (late) bench.execute(plan);
+    bench.see(done);
+    const Report report = bench.compare();
+    EXPECT_EQ(report.outcome, late ? Outcome::fail : Outcome::pass) << report.message;
+    EXPECT_FALSE(report.source_changed) << report.message;
+    if (!late) continue;
+    EXPECT_EQ(report.diagnosis.fault_class, FaultClass::stale_block) << report.message;
+    EXPECT_NE(report.message.find("the producer said finished_sending of r1, its blocks"), std::string::npos)
+        << report.message;
+  }
+}
+
 TEST(Checker, WhatWasReadBeforeTheBlocksWereFreedIsRight) {
   Bench bench{Pair{}};
   bench.execute(bench.plan());
-  bench.see(true);
+  bench.see(done);
   const Report right = bench.compare();
   EXPECT_EQ(right.outcome, Outcome::pass) << right.message;
   EXPECT_EQ(right.digests, checker::expected_digests(bench.resolved(), true));
@@ -255,7 +277,7 @@ TEST(Checker, WhoWritesIntoBlocksThatAreFreeChangesTheSource) {
   Bench bench{Pair{}};
   const auto plan = bench.plan();
   bench.execute(plan);
-  bench.see(true);
+  bench.see(done);
   *bench.at(true, plan.copies[0].src, plan.copies[0].src_offset) ^= 0x80;
   const Report report = bench.compare();
   EXPECT_EQ(report.outcome, Outcome::fail);

@@ -184,14 +184,13 @@ void OpenCase::see() {
   }
 }
 
-void OpenCase::reuse() {
+void OpenCase::reuse(const std::string& request, const std::string& word) {
   Reuse::Files files;
   for (std::size_t i = 0; i < producers_; ++i) files.push_back(files_[i].bytes());
-  reuse_.begin(pass_, std::move(files));
+  reuse_.give(pass_, std::move(files), request, word);
 }
 
-std::optional<Diagnosis> OpenCase::name_reuse() const {
-  const ResolvedCase late = reuse_.transferred_late();
+std::optional<std::int64_t> OpenCase::wrong_as(const ResolvedCase& late) const {
   const auto producer_files = producer_views();
   std::int64_t wrong = 0;
   std::vector<std::uint8_t> expected, stale;
@@ -208,13 +207,24 @@ std::optional<Diagnosis> OpenCase::name_reuse() const {
       ++wrong;
     }
   }
-  if (wrong == 0) return std::nullopt;
-  return named(
-      {{FaultClass::stale_block,
-        fmt::format("the producer answered done, its blocks were given to the next request (generation {}) at once, "
-                    "and the consumer received that request's content",
-                    reuse_.generation())}},
-      explains_all(wrong));
+  return wrong;
+}
+
+std::optional<Diagnosis> OpenCase::name_reuse() const {
+  const auto wrong = wrong_as(reuse_.transferred_late());
+  if (!wrong || *wrong == 0) return std::nullopt;
+  std::map<std::string, std::string> late;  // requests that were read too late, by the words by which they were free
+  for (const auto& [generation, word] : reuse_.given())
+    if (!wrong_as(reuse_.transferred_late(generation)))
+      late[word] += fmt::format("{} r{}", late[word].empty() ? "" : ",", generation);
+  std::string said = late.empty() || late.contains("done") ? "answered done" : "";
+  for (const auto& [word, requests] : late)
+    if (word != "done") said += fmt::format("{}said {} of{}", said.empty() ? "" : " and ", word, requests);
+  return named({{FaultClass::stale_block,
+                 fmt::format("the producer {}, its blocks were given to the next request (generation {}) at once, and the "
+                             "consumer received that request's content",
+                             said, reuse_.generation())}},
+               explains_all(*wrong));
 }
 
 OpenCase::Wrong OpenCase::compare_seen() const {
@@ -464,14 +474,15 @@ Report OpenCase::compare(const json& request) {
   }
   const auto compared_at = now_ns();
 
-  auto traced = transferred && report.wrong_bytes != 0 ? trace(found.source.bytes != 0) : nullptr;
+  std::optional<Diagnosis> reused;
+  if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
+  // Of the next request's content a trace knows nothing.
+  auto traced = transferred && !reused && report.wrong_bytes != 0 ? trace(found.source.bytes != 0) : nullptr;
   if (traced) {
     report.what_happened = traced->arrivals->what_happened();
     report.picture = traced->arrivals->moves();
     if (traced->bytes > told_at_most) traced.reset();
   }
-  std::optional<Diagnosis> reused;
-  if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
   if (reused)
     report.diagnosis = std::move(*reused);
   else if (report.wrong_bytes != 0 || !events.empty())

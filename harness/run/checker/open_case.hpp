@@ -34,7 +34,8 @@ class OpenCase {
   void see();
   /// The producer said that the transfer's blocks are free, and the consumer is still pending: another request has them
   /// until compare().
-  void reuse();
+  /// The blocks of this request, all if "", are the next request's from now on, as the producer's `word` says.
+  void reuse(const std::string& request, const std::string& word);
   /// Compares every byte of every file with its expected value, and what was seen with what is there now; diagnoses a
   /// mismatch.
   Report compare(const nlohmann::json& request);
@@ -86,6 +87,7 @@ class OpenCase {
   void add_state_of_data(Report& report) const;
   /// If all wrong bytes of the destination are those of the request that was given the producer's blocks.
   std::optional<Diagnosis> name_reuse() const;
+  std::optional<std::int64_t> wrong_as(const ResolvedCase& late) const;  ///< bytes, if that explains all of them
   /// `search`: not only what is seen at once.
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
                            bool transferred, bool search, const Traced* traced);

@@ -17,13 +17,23 @@ Reuse::Reuse(const ResolvedCase& resolved) : case_(resolved) {
   while (taken()) ++generation_;
 }
 
-void Reuse::write(const RegionRef& region, std::span<std::uint8_t> file) const {
+/// Every request that holds it was given away.
+bool Reuse::is_free(const Group& group, std::int64_t block, const Given& given) {
+  bool held = false;
+  for (const Request& request : group.requests) {
+    if (std::ranges::find(request.producer_blocks, block) == request.producer_blocks.end()) continue;
+    if (!given.contains(request.generation)) return false;
+    held = true;
+  }
+  return held;
+}
+
+/// What is free now and was not with `earlier`.
+void Reuse::write(const RegionRef& region, std::span<std::uint8_t> file, const Given& earlier) const {
   const Group& group = case_.groups.at(static_cast<std::size_t>(region.group));
   auto blocks = oracle::content(group, Side::producer, true);
   std::erase_if(blocks, [&](const kernels::BlockContent& one) {
-    return std::ranges::any_of(group.requests, [&](const Request& r) {
-      return !r.transfer && std::ranges::find(r.producer_blocks, one.block) != r.producer_blocks.end();
-    });
+    return !is_free(group, one.block, given_) || is_free(group, one.block, earlier);
   });
   if (blocks.empty()) return;
   for (auto& one : blocks) one.generation = generation_;
@@ -34,16 +44,18 @@ void Reuse::write(const RegionRef& region, std::span<std::uint8_t> file) const {
       kernels::generate(allocation, plane, blocks, oracle::tag_key(case_, pass_), generation_);
 }
 
-void Reuse::begin(int pass, Files files) {
+void Reuse::give(int pass, Files files, const std::string& request, const std::string& word) {
   pass_ = pass;
   files_ = std::move(files);
-  before_.clear();
+  if (before_.empty())
+    for (const auto file : files_) before_.emplace_back(file.begin(), file.end());
+  const Given earlier = given_;
+  for (const Group& group : case_.groups)
+    for (const Request& one : group.requests)
+      if (one.transfer && (request.empty() || request == "r" + std::to_string(one.generation)))
+        given_.emplace(one.generation, word);
   const auto sources = regions(case_, Side::producer);
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    before_.emplace_back(files_[i].begin(), files_[i].end());
-    write(sources[i], files_[i]);
-  }
-  began_ = true;
+  for (std::size_t i = 0; i < files_.size(); ++i) write(sources[i], files_[i], earlier);
 }
 
 void Reuse::end() {
@@ -51,18 +63,19 @@ void Reuse::end() {
   std::vector<std::uint8_t> given;
   for (std::size_t i = 0; i < before_.size(); ++i) {
     given = before_[i];
-    write(sources[i], given);
+    write(sources[i], given, {});
     for (std::size_t b = 0; b < given.size(); ++b)
       if (files_[i][b] == given[b]) files_[i][b] = before_[i][b];
   }
   before_.clear();
 }
 
-ResolvedCase Reuse::transferred_late() const {
+ResolvedCase Reuse::transferred_late(std::uint32_t but) const {
   ResolvedCase out = case_;
   for (Group& group : out.groups)
     for (Request& request : group.requests)
-      if (request.transfer) request.generation = generation_;
+      if (request.transfer && request.generation != but && given_.contains(request.generation))
+        request.generation = generation_;
   return out;
 }
 

@@ -186,6 +186,11 @@ bool Child::has_counted() const { return page_.map && page()->completions.load(s
 
 bool Child::take_announcement() { return std::exchange(stopped_, false); }
 
+std::string Child::freed() const {
+  const auto& text = page()->freed;
+  return std::string(text, ::strnlen(text, sizeof text));
+}
+
 void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "spawned") {

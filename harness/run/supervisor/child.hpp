@@ -107,6 +107,8 @@ class Child {
   void await_announcement();
   bool has_counted() const;  ///< since then
   bool take_announcement();
+  /// The announcement's StatusPage::freed, as untrusted as the page.
+  std::string freed() const;
 
   /// Reads the rest of the pipes without waiting.
   void drain();

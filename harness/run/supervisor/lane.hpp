@@ -141,7 +141,8 @@ class Lane {
   Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
   Task<Ended> finish(Attempt& a);
   Task<Ended> end_call(Attempt& a, const char* call);
-  Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op, bool reuse = false);
+  Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op,
+                                            const nlohmann::json& reuse = nullptr);
   Task<void> see(Attempt& a, const Child* who);
   void note_code(Attempt& a);
   Task<void> look(Attempt& a, const char* call);

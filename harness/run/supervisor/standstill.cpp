@@ -23,8 +23,11 @@ class Standstill {
   }
   ~Standstill() {
     std::vector<std::uint64_t> also;
-    for (const auto& child : children_)
-      if (child->has_counted()) also.push_back(child->id());
+    for (const auto& child : children_) {
+      if (!child->has_counted()) continue;
+      also.push_back(child->id());
+      child->await_announcement();  // the next one, of the same transfer
+    }
     for (Child* child : stopped_) child->resume(also);
   }
   Standstill(const Standstill&) = delete;
@@ -58,7 +61,7 @@ class Standstill {
 }  // namespace
 
 /// The checker's answer, which nothing under test can have changed meanwhile. It may be asked nothing.
-Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, bool reuse) {
+Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, const json& reuse) {
   std::optional<Standstill> still;
   if (workers_) still.emplace(workers_->children, workers_->sandbox != nullptr);
   const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
@@ -71,7 +74,7 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
   if (still && run_.options.digest) note_code(a);
   if (!op) co_return json();
   json request = {{"op", *op}, {"key", a.key}};
-  if (reuse) request["reuse"] = true;
+  if (!reuse.is_null()) request["reuse"] = reuse;
   checker_.request(std::move(request));
   co_return co_await checker_reply(&a.resolved);
 }
@@ -91,14 +94,20 @@ void Lane::note_code(Attempt& a) {
   workers_->code = std::move(code);
 }
 
-/// What has arrived at the moment when completion is reported. A program's producer says with it that its blocks are free.
+/// What has arrived at the moment when completion is reported. A program's producer says with it that its blocks are free,
+/// or says so earlier of some.
 Task<void> Lane::see(Attempt& a, const Child* who) {
   const std::int64_t since = now_ns();
   const bool producer = who != nullptr && who == workers_->children.front().get();
+  const std::string freed = who != nullptr && is_program(a.resolved) ? who->freed() : std::string();
   if (who != nullptr && !producer) a.consumer_done = true;  // then its blocks have no reader left
-  const bool reuse = is_program(a.resolved) && producer && !a.consumer_done;
+  json reuse;
+  if (is_program(a.resolved) && producer && !a.consumer_done) {
+    reuse = freed.empty() ? json{{"request", ""}, {"word", "done"}} : json::parse(freed, nullptr, false);
+    if (!reuse.is_object()) reuse = {{"request", ""}, {"word", freed}};
+  }
   co_await stop_and_ask_checker(a, has_provider(a.resolved) ? std::nullopt : std::optional(CheckerRequest::see), reuse);
-  ++a.seen;
+  if (freed.empty()) ++a.seen;
   a.seeing_ns += now_ns() - since;
 }
 

@@ -121,13 +121,12 @@ struct Worker::Hosted {
   Side initiator() const { return view.op == Direction::read ? Side::consumer : Side::producer; }
 };
 
-Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted,
-               std::function<void()> completed)
+Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted, Announce announce)
     : role_(std::move(role)),
       page_(page),
       progress_(page),
       interrupted_(std::move(interrupted)),
-      completed_(std::move(completed)) {}
+      announce_(std::move(announce)) {}
 Worker::~Worker() = default;
 
 Worker::Agent* Worker::agent(Side side) {
@@ -421,9 +420,9 @@ json Worker::transfer(const json& request) {
   Hosted& hosted = this->hosted(request);
   progress_.enter(Phase::transfer);
   if (program_) {
-    const json said =
-        program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
-    completed_();
+    const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0),
+                                         progress_, announce_);
+    announce_({});
     json reply = {{"ns", {{"complete", 0}}}};
     for (const char* key : {"moved", "path"})
       if (said.contains(key)) reply[key] = said[key];
@@ -489,7 +488,7 @@ json Worker::transfer(const json& request) {
                                                                                                   // after flush()
     const auto complete = [&] {
       const std::int64_t since = now_ns();
-      completed_();
+      announce_({});
       posted_ns += now_ns() - since;  // no part of its time
     };
     if (visible) complete();

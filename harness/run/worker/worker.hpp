@@ -34,12 +34,13 @@ transport::OpenOptions open_options(const nlohmann::json& engine);
 ///   an invalid request                              -> {"error": {text}}
 class Worker {
  public:
+  using Announce = std::function<void(const std::string& freed)>;
   /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has arrived
-  /// while one is being answered; that ends the wait for a connector program. `completed` is called as soon as a transfer
-  /// is reported complete, before code under test is called again.
+  /// while one is being answered; that ends the wait for a connector program. `announce` is called as soon as a transfer
+  /// is reported complete, or a request's blocks free (StatusPage::freed), before code under test is called again.
   Worker(
       std::string role, process::StatusPage* page, std::function<bool()> interrupted = {},
-      std::function<void()> completed = [] {});
+      Announce announce = [](const std::string&) {});
   ~Worker();
 
   nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
@@ -74,7 +75,7 @@ class Worker {
   process::StatusPage* page_;
   process::Progress progress_;
   std::function<bool()> interrupted_;
-  std::function<void()> completed_;
+  Announce announce_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::unique_ptr<connector::program::Host> program_;  ///< instead of agents and connector
   std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;

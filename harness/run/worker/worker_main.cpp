@@ -51,9 +51,10 @@ void watch_crashes() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
 
-/// A transfer was reported complete: counts it and stands still. The warden then stops what else there is, evidence is taken
-/// from outside, and all go on.
-void announce() {
+/// A transfer was reported complete, or blocks of the producer's free: counts it and stands still. The warden then stops
+/// what else there is, evidence is taken from outside, and all go on.
+void announce(const std::string& freed) {
+  std::snprintf(status_page->freed, sizeof(status_page->freed), "%s", freed.c_str());
   status_page->completions.fetch_add(1, std::memory_order_release);
   ::kill(::getpid(), SIGSTOP);
 }

@@ -119,7 +119,7 @@ TEST_F(WorkerTest, SaysThatATransferIsCompleteAsSoonAsItIsReported) {
     for (const process::Mapping& map : maps_) all.insert(all.end(), map.data(), map.data() + map.size());
     return all;
   };
-  Worker worker("both", nullptr, {}, [&] { seen.push_back(memory()); });
+  Worker worker("both", nullptr, {}, [&](const std::string&) { seen.push_back(memory()); });
   ASSERT_TRUE(hello(worker, {{"fault", "early"}, {"delay_us", "300000"}}, "fixture").value("ok", false));
   ASSERT_TRUE(prepare(worker, small_case("a")).value("ok", false));
   ASSERT_TRUE(ask(worker, "plan").value("ok", false));
