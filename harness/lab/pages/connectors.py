@@ -75,7 +75,9 @@ def defects(every: list[dict]) -> dict[str, list[dict]]:
 def told(waivers: list[dict]) -> str:
     pages = sorted({waiver["link"].rpartition("/")[2] for waiver in waivers if waiver["link"].startswith("reports/")})
     open_ones = sum(waiver["link"].startswith("not reported") for waiver in waivers)
-    words = [f"[{page.removesuffix('.md')}]({page})" for page in pages] + [f"{open_ones} open"] * bool(open_ones)
+    reported = sum(waiver["link"].startswith("https://") for waiver in waivers)
+    words = [f"[{page.removesuffix('.md')}]({page})" for page in pages]
+    words += [f"{count} {word}" for count, word in ((reported, "reported"), (open_ones, "open")) if count]
     return f"{len(waivers)} ({', '.join(words)})" if waivers else "none"
 
 
