@@ -179,12 +179,19 @@ void Child::resume(const std::vector<std::uint64_t>& also) {
 
 void Child::await_announcement() {
   counted_ = page()->completions.load(std::memory_order_acquire);
-  stopped_ = false;
+  stopped_ = taken_ = false;
 }
 
 bool Child::has_counted() const { return page_.map && page()->completions.load(std::memory_order_acquire) != counted_; }
 
-bool Child::take_announcement() { return std::exchange(stopped_, false); }
+bool Child::take_announcement() {
+  taken_ = std::exchange(stopped_, false);
+  return taken_;
+}
+
+void Child::announcement_is_over() {
+  if (taken_) await_announcement();
+}
 
 std::string Child::freed() const {
   const auto& text = page()->freed;

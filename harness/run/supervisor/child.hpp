@@ -107,6 +107,8 @@ class Child {
   void await_announcement();
   bool has_counted() const;  ///< since then
   bool take_announcement();
+  /// Of one that was taken: the next one is awaited, of the same transfer. One that has only counted has still to stop.
+  void announcement_is_over();
   /// The announcement's StatusPage::freed, as untrusted as the page.
   std::string freed() const;
 
@@ -143,7 +145,7 @@ class Child {
   std::optional<Killed> killed_;
   std::optional<nlohmann::json> left_moving_;
   std::vector<std::string> orphans_;
-  bool stopped_{false};
+  bool stopped_{false}, taken_{false};  ///< an announcement
   std::uint64_t counted_{0};
 };
 

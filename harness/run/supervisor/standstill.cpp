@@ -26,7 +26,7 @@ class Standstill {
     for (const auto& child : children_) {
       if (!child->has_counted()) continue;
       also.push_back(child->id());
-      child->await_announcement();  // the next one, of the same transfer
+      child->announcement_is_over();
     }
     for (Child* child : stopped_) child->resume(also);
   }
