@@ -82,8 +82,18 @@ bubblewrap          # the sandbox of code under test
 libseccomp-dev
 elfutils            # eu-stack: stacks of a hung worker
 gdb                 # the same, and Python stacks
+slurmctld           # a cluster on this machine, for tests
+slurmd
+slurm-client
+munge
+iproute2
 LIST
 )
+
+# A second slurmd would start beside one that is not of these packages.
+if command -v sinfo >/dev/null || [[ -e /etc/slurm/slurm.conf ]]; then
+  packages=$(grep -vxE 'slurm.*|munge' <<<"$packages")
+fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 start=${KVCTS_STARTED:-$(date +%s)}
