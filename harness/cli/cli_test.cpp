@@ -16,6 +16,7 @@
 #include "cli/provenance.hpp"
 #include "cli/script_words.hpp"
 #include "cli/selection.hpp"
+#include "cli/slurm/steps.hpp"
 #include "cli/verb.hpp"
 #include "cli/words.hpp"
 #include "layout/template.hpp"
@@ -24,6 +25,13 @@
 
 namespace kvcts::cli {
 namespace {
+
+TEST(Slurm, PlacesAreCoresOfTheAllocation) {
+  EXPECT_EQ(slurm::places("2(x3),4", 1), 10);
+  EXPECT_EQ(slurm::places("2(x3),4", 4), 4);  // a node with fewer cores than --jobs takes one step all the same
+  EXPECT_EQ(slurm::places("", 1), 1);
+  EXPECT_EQ(slurm::places("x(,", 2), 1);
+}
 
 TEST(Words, EveryWordOfTheSuiteIsExplained) {
   std::set<std::string> known;

@@ -309,7 +309,7 @@ class Cluster:
         wait_until(f"node {name} is down", lambda: self.state(name).startswith("down"))
 
     def resume(self, name: str) -> None:
-        self.run("scontrol", "update", f"NodeName={name}", "State=RESUME", check=True)
+        self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")  # refused if it has come back by itself
         wait_until(f"node {name} is back", lambda: not self.state(name).startswith("down"))
 
     def requeue(self, job: int | str) -> None:

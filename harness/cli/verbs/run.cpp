@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/product.hpp"
+#include "cli/slurm/slurm.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "run/store/run.hpp"
 
@@ -12,6 +13,8 @@ namespace kvcts::cli::run_verb {
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto with = std::make_shared<std::vector<std::string>>();
+  auto on = std::make_shared<std::string>();
+  auto slurm = std::make_shared<slurm::Options>();
   declare_selection(command, o->select);
   declare_subjects(command, o->select);
   command
@@ -63,14 +66,32 @@ Action declare(Command& command, const Globals& globals) {
                   "sample of longer ones; 0s where no writer is left)")
       .duration()
       .type_name("TIME");
+  auto on_option = command
+                       .add_option("--on", *on,
+                                   "Run shards as steps of one Slurm allocation: the one that this runs in, or a new one. "
+                                   "--out is in a folder that all nodes share")
+                       .one_of({"slurm"})
+                       .type_name("slurm");
+  command.add_option("--shards", slurm->shards, "Cut into N shards (default: two for each place of --jobs cores)")
+      .type_name("N")
+      .range(1, 10'000)
+      .needs(on_option);
+  command.add_option("--sbatch-option", slurm->sbatch, "Option of salloc or sbatch, e.g. --nodes=4; repeatable")
+      .repeatable()
+      .type_name("OPTION")
+      .needs(on_option);
+  command.add_flag("--print", slurm->print, "Print a script for sbatch that does the same, and run nothing")
+      .needs(on_option);
+  for (const char* flag : {"--shard", "--shard-times", "--budget", "--max-failures"})
+    on_option.excludes(command.option(flag));
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag :
-       {"--suite", "--engine",    "--connector", "--store",  "--id",          "--where",         "--failed",
-        "--draw",  "--draw-seed", "--cover",     "--shard",  "--shard-times", "--budget",        "--file",
-        "--with",  "--out",       "--seed",      "--rotate", "--repeat",      "--retry-failures"}) {
+       {"--suite", "--engine",    "--connector", "--store",  "--id",          "--where",          "--failed",
+        "--draw",  "--draw-seed", "--cover",     "--shard",  "--shard-times", "--budget",         "--file",
+        "--with",  "--out",       "--seed",      "--rotate", "--repeat",      "--retry-failures", "--on"}) {
     resume.excludes(command.option(flag));
   }
-  return [o, with, &globals] {
+  return [o, with, on, slurm, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
     take_subjects(o->select);
@@ -80,9 +101,11 @@ Action declare(Command& command, const Globals& globals) {
           "expected a selection: --suite, --engine, --connector, --store, --id, --where, --failed or --file (`kvcts list "
           "--help`), or --resume");
     }
-    o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);
+    const bool of_slurm = !o->resume.empty() && slurm::unfinished(o->resume);
+    o->cases = o->resume.empty() || of_slurm ? globals.cases : take_up(o->resume, globals.cases);
     const catalogue::Catalogue cat(catalogue::find_cases(o->cases), additions_here(o->cases));
-    return run_suite(cat, *o);
+    if (of_slurm) return slurm::resume(cat, o->resume, o->json);
+    return on->empty() ? run_suite(cat, *o) : slurm::run(cat, *o, *slurm);
   };
 }
 

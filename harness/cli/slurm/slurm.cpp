@@ -1,0 +1,161 @@
+#include "cli/slurm/slurm.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+
+#include "cli/exit.hpp"
+#include "cli/report/text.hpp"
+#include "cli/run/plan.hpp"
+#include "cli/slurm/steps.hpp"
+#include "cli/stored.hpp"
+#include "process/pointers.hpp"
+#include "run/store/merge.hpp"
+
+namespace kvcts::cli::slurm {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+bool in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
+
+bool is_here(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
+
+/// This call, with the program's whole path.
+std::vector<std::string> call() {
+  std::vector<std::string> words = command_line();
+  words[0] = fs::read_symlink("/proc/self/exe").string();
+  return words;
+}
+
+/// The words of a call that are a step's: without the head's options, each of which is `--name value` or `--name=value`.
+std::vector<std::string> of_a_step(std::vector<std::string> words) {
+  const auto takes = [](const std::string& word, std::initializer_list<const char*> names) {
+    return std::ranges::any_of(names, [&](const std::string name) { return word == name || word.starts_with(name + "="); });
+  };
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--print" || word == "--json" || (i > 0 && word == "run" && std::ranges::count(out, "run") == 0)) continue;
+    if (takes(word, {"--on", "--shards", "--sbatch-option", "--out"})) {
+      i += word.find('=') == std::string::npos;
+      continue;
+    }
+    out.push_back(word);
+  }
+  return out;
+}
+
+std::string script(const Options& options) {
+  std::string text = "#!/bin/bash\n#SBATCH --job-name=kvcts --no-kill --requeue\n";
+  for (const auto& one : options.sbatch) text += "#SBATCH " + one + "\n";
+  text += "cd " + report::shell_word(fs::current_path().string()) + "\nexec";
+  for (const auto& word : call())
+    if (word != "--print") text += " " + report::shell_word(word);
+  return text + "\n";
+}
+
+[[noreturn]] void allocate(const Options& options) {
+  std::vector<std::string> words{"salloc", "--quiet", "--no-kill", "--job-name=kvcts"};
+  words.insert(words.end(), options.sbatch.begin(), options.sbatch.end());
+  for (const auto& word : call()) words.push_back(word);
+  std::cout.flush();
+  std::vector<char*> argv = process::pointers_to(words);
+  ::execvp(argv[0], argv.data());
+  throw std::system_error(errno, std::generic_category(), "cannot start salloc");
+}
+
+int finish(const catalogue::Catalogue& catalogue, const Job& job, const fs::path& out, bool as_json) {
+  const fs::path parts = parts_of(out);
+  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
+  std::ostream& said = as_json ? std::cerr : std::cout;
+  Steps steps(job, parts, places(cores != nullptr ? cores : "", job.jobs), said);
+  steps.run();
+  opening([&] { store::merge(out, steps.runs(), command_line()); });
+  if (steps.lost_any())
+    said << "logs of the steps: " << parts.string() << "\n";
+  else
+    fs::remove_all(parts);
+  return print_run(&catalogue, out, out, {}, false, as_json);
+}
+
+Job read_job(const fs::path& parts) {
+  std::ifstream in(parts / "job.json");
+  const json text = json::parse(in, nullptr, false);
+  try {
+    return {text.at("program"), text.at("shards"), text.at("jobs"), text.at("cases"), text.at("times")};
+  } catch (const json::exception& error) {
+    throw UsageError(fmt::format("{}: expected what a run of Slurm was asked, found {}; start a new run",
+                                 (parts / "job.json").string(), error.what()));
+  }
+}
+
+}  // namespace
+
+int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Options& options) {
+  if (run.out.empty())
+    throw UsageError(
+        "expected --out DIR beside --on slurm, in a folder that all nodes share: it names the run if it is taken up");
+  if (options.print) {
+    std::cout << script(options);
+    return exit_as_expected;
+  }
+  for (const char* program : {"salloc", "srun"})
+    if (!is_here(program)) throw UsageError(fmt::format("no Slurm here: {} is not in PATH; leave out --on slurm", program));
+  const Plan plan(catalogue, query_of(run.select), {run.seed, run.require});
+  if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
+  if (!in_allocation()) allocate(options);
+  const fs::path out = fs::absolute(run.out), parts = parts_of(out);
+  if (fs::exists(out)) throw UsageError(out.string() + ": already exists; choose another folder for the run");
+  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
+  const int shards = options.shards > 0 ? options.shards : 2 * places(cores != nullptr ? cores : "", run.jobs);
+  Job job{of_a_step(call()), static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), plan.items().size())),
+          run.jobs, std::ssize(plan.items()), (parts / "times").string()};
+  if (unfinished(out)) {  // requeued, or its head has died
+    const Job began = read_job(parts);
+    if (began.program != job.program || (options.shards > 0 && began.shards != job.shards))
+      throw UsageError(
+          fmt::format("{} holds parts of another call; kvcts run --resume {} continues that", parts.string(), out.string()));
+    return finish(catalogue, began, out, run.json);
+  }
+  fs::create_directories(parts);
+  if (!run.rotate.empty() && fs::exists(run.rotate)) fs::copy_file(run.rotate, job.times);
+  std::ofstream(parts / "job.json.new") << json{
+      {"program", job.program},
+      {"shards", job.shards},
+      {"jobs", job.jobs},
+      {"cases", job.cases},
+      {"times", job.times}}.dump(1);
+  fs::rename(parts / "job.json.new", parts / "job.json");
+  return finish(catalogue, job, out, run.json);
+}
+
+bool unfinished(const fs::path& out) { return fs::exists(parts_of(out) / "job.json") && !fs::exists(out); }
+
+int resume(const catalogue::Catalogue& catalogue, const fs::path& out, bool as_json) {
+  if (!in_allocation()) {
+    if (!is_here("salloc")) throw UsageError("no Slurm here: salloc is not in PATH; its run is resumed where there is one");
+    allocate({});
+  }
+  return finish(catalogue, read_job(parts_of(fs::absolute(out))), fs::absolute(out), as_json);
+}
+
+}  // namespace kvcts::cli::slurm

@@ -1,0 +1,242 @@
+#include "cli/slurm/steps.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "cli/exit.hpp"
+#include "cli/report/text.hpp"
+#include "process/pointers.hpp"
+#include "run/store/reader.hpp"
+
+namespace kvcts::cli::slurm {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int most_attempts = 6;
+constexpr auto look_every = 50ms;
+constexpr int looks_between_words = 100;
+// For a step that srun has left. Of a node that left the allocation squeue lists steps for ever: then the store's own lock
+// keeps a second writer away, whose step is tried again.
+constexpr auto end_patience = 5s;
+// A run says every 5 s how far it is; before its first word it plans. srun waits for ever for a step whose slurmstepd died.
+constexpr auto silence = 40s, silence_at_first = 600s;
+// A step's first line: where it is.
+constexpr const char* begin = R"(printf '%s %s\n' "$SLURMD_NODENAME" "$SLURM_STEP_ID"; exec "$@")";
+
+/// Starts a program whose output goes to `log` ("": nowhere). It ends when this process does, by SIGTERM.
+pid_t start_program(std::vector<std::string> words, const fs::path& log) {
+  std::vector<char*> argv = process::pointers_to(words);
+  const pid_t parent = ::getpid(), pid = ::fork();
+  if (pid < 0) throw std::system_error(errno, std::generic_category(), "cannot start " + words[0]);
+  if (pid > 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  const int out = ::open(log.empty() ? "/dev/null" : log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (const int in = ::open("/dev/null", O_RDONLY); in >= 0) ::dup2(in, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO), ::dup2(out, STDERR_FILENO);
+  ::execvp(argv[0], argv.data());
+  ::_exit(127);
+}
+
+int run_program(const std::vector<std::string>& words, const fs::path& log = {}) {
+  int status = 0;
+  ::waitpid(start_program(words, log), &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// The last "done/planned" with which a line of a log begins.
+std::int64_t cases_done(const fs::path& log) {
+  std::istringstream lines(text_of(log));
+  std::int64_t done = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    if (error == std::errc{} && end != line.data() + line.size() && *end == '/') done = value;
+  }
+  return done;
+}
+
+std::string last_words(const fs::path& log) {
+  std::istringstream lines(text_of(log));
+  std::string last;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) last = line;
+  return last.empty() ? "it said nothing" : last;
+}
+
+/// Where the step of this log was, and its number.
+std::pair<std::string, std::string> place_of(const fs::path& log) {
+  std::istringstream first(text_of(log).substr(0, 300));
+  std::string node, number;
+  first >> node >> number;
+  const bool known = !number.empty() && std::ranges::all_of(number, [](unsigned char c) { return std::isdigit(c); });
+  return known ? std::pair{node, number} : std::pair<std::string, std::string>{};
+}
+
+/// Two may not write one run: what is left of a step that srun has lost is ended first.
+void make_sure_it_ended(const std::string& number, const fs::path& scratch) {
+  const std::string step = std::string(std::getenv("SLURM_JOB_ID")) + "." + number;
+  run_program({"scancel", "--quiet", "--signal=KILL", step});
+  const auto until = std::chrono::steady_clock::now() + end_patience;
+  while (std::chrono::steady_clock::now() < until) {
+    if (run_program({"squeue", "--noheader", "--steps=" + step}, scratch) != 0 || text_of(scratch).empty()) return;
+    std::this_thread::sleep_for(200ms);
+  }
+}
+
+}  // namespace
+
+int places(const std::string& cpus_per_node, int jobs) {
+  std::int64_t places = 0;
+  std::istringstream nodes(cpus_per_node);
+  for (std::string one; std::getline(nodes, one, ',');) {
+    int cores = 0, times = 1;
+    if (std::sscanf(one.c_str(), "%d(x%d)", &cores, &times) < 1) continue;
+    places += std::int64_t{std::max(cores / jobs, 1)} * times;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(places, 1, 10'000));
+}
+
+Steps::Steps(const Job& job, fs::path parts, int places, std::ostream& out)
+    : job_(job), parts_(std::move(parts)), places_(places), out_(out) {
+  for (int shard = 1; shard <= job_.shards; ++shard) {
+    Step step;
+    step.shard = shard;
+    step.over = is_over(step);
+    steps_.push_back(step);
+  }
+}
+
+fs::path Steps::folder(const Step& step) const { return parts_ / std::to_string(step.shard); }
+fs::path Steps::log(const Step& step) const { return parts_ / fmt::format("{}.{}.log", step.shard, step.attempts); }
+
+bool Steps::is_over(Step& step) const {
+  if (!fs::exists(folder(step) / "store.db")) return false;
+  const auto reader = store::RunReader::open(folder(step));
+  if (!reader.planned()) {  // killed too early: it has nothing to take up
+    fs::remove_all(folder(step));
+    return false;
+  }
+  const store::Counts counts = reader.counts();
+  step.done = counts.decided;
+  return counts.decided == counts.planned;
+}
+
+void Steps::start(Step& step) {
+  ++step.attempts;
+  std::vector<std::string> words{"srun",
+                                 "--exact",
+                                 "--nodes=1",
+                                 "--ntasks=1",
+                                 "--input=none",
+                                 fmt::format("--cpus-per-task={}", job_.jobs),
+                                 fmt::format("--job-name=kvcts-{}", step.shard)};
+  const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
+  if (!step.away.empty() && nodes != nullptr && std::string(nodes) != "1") words.push_back("--exclude=" + step.away);
+  words.insert(words.end(), {"sh", "-c", begin, "sh", job_.program[0], "run"});
+  if (fs::exists(folder(step))) {
+    words.insert(words.end(), {"--resume", folder(step).string(), "--jobs", std::to_string(job_.jobs)});
+  } else {
+    words.insert(words.end(), job_.program.begin() + 1, job_.program.end());
+    words.insert(words.end(), {"--shard", fmt::format("{}/{}", step.shard, job_.shards), "--shard-times", job_.times,
+                               "--out", folder(step).string()});
+  }
+  step.srun = start_program(words, log(step));
+  step.heard = 0, step.when = std::chrono::steady_clock::now();
+}
+
+/// Gives a step up that has been silent too long: its srun ends, and ended() finds how far it came.
+void Steps::listen(Step& step) {
+  std::error_code none;
+  const std::uintmax_t bytes = fs::file_size(log(step), none), now = none ? 0 : bytes;
+  const auto time = std::chrono::steady_clock::now();
+  if (now > step.heard) step.heard = now, step.when = time;
+  if (time - step.when > (cases_done(log(step)) > 0 ? silence : silence_at_first)) ::kill(step.srun, SIGKILL);
+}
+
+void Steps::ended(Step& step, int status) {
+  step.srun = 0;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const auto [node, number] = place_of(log(step));
+  if (!number.empty()) make_sure_it_ended(number, parts_ / "squeue");
+  step.over = is_over(step);
+  if (step.over) return;
+  if (code == exit_nothing_selected && !fs::exists(folder(step))) {
+    step.over = step.empty = true;
+    return;
+  }
+  if (code == exit_usage && step.attempts == 1)
+    throw UsageError(fmt::format("shard {} did not start: {}", step.shard, last_words(log(step))));
+  ++lost_;
+  const std::string how =
+      fmt::format("shard {}: lost{} after {} (exit {}: {})", step.shard, node.empty() ? "" : " on " + node,
+                  report::plural(step.done, "case"), code, last_words(log(step)));
+  if (step.attempts >= most_attempts)
+    throw UsageError(fmt::format("{}; {} attempts; kvcts run --resume continues", how, step.attempts));
+  out_ << how << ": taken up again\n" << std::flush;
+  step.away = node;
+}
+
+void Steps::say() {
+  std::int64_t done = 0;
+  int over = 0, running = 0;
+  for (Step& step : steps_) {
+    if (step.srun != 0) step.done = std::max(step.done, cases_done(log(step))), listen(step);
+    done += step.done, over += step.over, running += step.srun != 0;
+  }
+  const std::string words = fmt::format("{}/{}, {} of {} shards, {} running", done, job_.cases, over, job_.shards, running);
+  if (words != said_) out_ << words << '\n' << std::flush;
+  said_ = words;
+}
+
+void Steps::run() {
+  for (int look = 1;; ++look) {
+    const auto running = std::ranges::count_if(steps_, [](const Step& step) { return step.srun != 0; });
+    auto free = places_ - running;
+    bool left = running != 0;
+    for (Step& step : steps_) {
+      if (step.over || step.srun != 0) continue;
+      left = true;
+      if (free-- > 0) start(step);
+    }
+    if (!left) break;
+    for (Step& step : steps_) {
+      int status = 0;
+      if (step.srun != 0 && ::waitpid(step.srun, &status, WNOHANG) == step.srun) ended(step, status);
+    }
+    if (look % looks_between_words == 0) say();
+    std::this_thread::sleep_for(look_every);
+  }
+  say();
+}
+
+std::vector<fs::path> Steps::runs() const {
+  std::vector<fs::path> out;
+  for (const Step& step : steps_)
+    if (!step.empty) out.push_back(folder(step));
+  return out;
+}
+
+}  // namespace kvcts::cli::slurm

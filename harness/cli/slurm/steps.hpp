@@ -1,0 +1,62 @@
+// Shards as steps of a Slurm allocation.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace kvcts::cli::slurm {
+
+/// What a head was asked: OUT.parts/job.json.
+struct Job {
+  std::vector<std::string> program;  ///< and its words, without what is the head's
+  int shards{1}, jobs{1};
+  std::int64_t cases{0};
+  std::string times;  ///< file by which shards are cut, the same for every step; see --shard-times
+};
+
+/// Places for steps of `jobs` cores in an allocation, by its SLURM_JOB_CPUS_PER_NODE ("2(x3),4": 10 cores).
+int places(const std::string& cpus_per_node, int jobs);
+
+/// Runs all shards that are not over, at most `places` at a time, and says on `out` how far they are. Throws UsageError if
+/// one ends without a run (with the words of its log) or is lost too often.
+class Steps {
+ public:
+  Steps(const Job& job, std::filesystem::path parts, int places, std::ostream& out);
+  void run();
+  std::vector<std::filesystem::path> runs() const;  ///< folders of shards with cases
+  bool lost_any() const { return lost_ > 0; }
+
+ private:
+  struct Step {
+    int shard{0}, attempts{0};
+    pid_t srun{0};  ///< 0: does not run
+    bool over{false}, empty{false};
+    std::int64_t done{0};                        ///< cases
+    std::uintmax_t heard{0};                     ///< bytes of its log
+    std::chrono::steady_clock::time_point when;  ///< that they were more
+    std::string away;                            ///< the node that lost it
+  };
+  std::filesystem::path folder(const Step& step) const;
+  std::filesystem::path log(const Step& step) const;
+  void start(Step& step);
+  void ended(Step& step, int status);
+  bool is_over(Step& step) const;
+  void listen(Step& step);
+  void say();
+
+  const Job& job_;
+  std::filesystem::path parts_;
+  int places_;
+  std::ostream& out_;
+  std::vector<Step> steps_;
+  int lost_{0};
+  std::string said_;
+};
+
+}  // namespace kvcts::cli::slurm
