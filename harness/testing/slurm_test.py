@@ -132,11 +132,14 @@ def main() -> None:
     if lack := slurm.lacking():
         print(f"skipped: {lack}")
         sys.exit(77)
-    selection = ["--draw", str(options.cases), "--draw-seed", "7"] if options.cases else ["--suite", "smoke"]
+    selection = (
+        ["--suite", "smoke", "--draw", str(options.cases), "--draw-seed", "7"] if options.cases else ["--suite", "smoke"]
+    )
     drawn = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="kvcts") as folder, slurm.cluster(folder) as fleet:
         alone, began = Path(folder) / "alone", time.monotonic()
-        kvcts("run", *selection, "--jobs", "2", "--out", str(alone))
+        ended = kvcts("run", *selection, "--jobs", "2", "--out", str(alone))
+        assert ended.status == 0, ended.err[-1000:]
         single = time.monotonic() - began
         wanted = {one["id"]: essence(one) for one in results(alone)}
         for kills in dict.fromkeys((0, options.kills)):

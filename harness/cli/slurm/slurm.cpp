@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "cli/exit.hpp"
@@ -17,6 +16,7 @@
 #include "cli/run/plan.hpp"
 #include "cli/slurm/steps.hpp"
 #include "cli/stored.hpp"
+#include "process/installation.hpp"
 #include "process/pointers.hpp"
 #include "run/store/merge.hpp"
 
@@ -29,13 +29,7 @@ namespace {
 
 bool in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
 
-bool is_here(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (::access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
-  return false;
-}
+bool is_here(const std::string& program) { return !process::find_tool(program).empty(); }
 
 fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
 
@@ -51,10 +45,11 @@ std::vector<std::string> of_a_step(std::vector<std::string> words) {
   const auto takes = [](const std::string& word, std::initializer_list<const char*> names) {
     return std::ranges::any_of(names, [&](const std::string name) { return word == name || word.starts_with(name + "="); });
   };
+  const auto verb = static_cast<std::size_t>(std::ranges::find(words, "run") - words.begin());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "--print" || word == "--json" || (i > 0 && word == "run" && std::ranges::count(out, "run") == 0)) continue;
+    if (word == "--print" || word == "--json" || i == verb) continue;
     if (takes(word, {"--on", "--shards", "--sbatch-option", "--out"})) {
       i += word.find('=') == std::string::npos;
       continue;

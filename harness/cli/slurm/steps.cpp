@@ -33,10 +33,11 @@ constexpr int looks_between_words = 100;
 // For a step that srun has left. Of a node that left the allocation squeue lists steps for ever: then the store's own lock
 // keeps a second writer away, whose step is tried again.
 constexpr auto end_patience = 5s;
-// A run says every 5 s how far it is; before its first word it plans. srun waits for ever for a step whose slurmstepd died.
-constexpr auto silence = 40s, silence_at_first = 600s;
-// A step's first line: where it is.
-constexpr const char* begin = R"(printf '%s %s\n' "$SLURMD_NODENAME" "$SLURM_STEP_ID"; exec "$@")";
+constexpr auto silence = 40s;  // srun waits for ever for a step whose slurmstepd died
+// A step's first line: where it is. Then a line every second for as long as it lives.
+constexpr const char* begin = R"(printf '%s %s\n' "$SLURMD_NODENAME" "$SLURM_STEP_ID"
+(while sleep 1 && kill -0 $$ && echo; do :; done) 2> /dev/null &
+exec "$@")";
 
 /// Starts a program whose output goes to `log` ("": nowhere). It ends when this process does, by SIGTERM.
 pid_t start_program(std::vector<std::string> words, const fs::path& log) {
@@ -153,6 +154,7 @@ void Steps::start(Step& step) {
                                  "--input=none",
                                  fmt::format("--cpus-per-task={}", job_.jobs),
                                  fmt::format("--job-name=kvcts-{}", step.shard)};
+  if (disturbed_) words.push_back("--overlap");  // a step whose slurmstepd died keeps its cores for ever
   const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
   if (!step.away.empty() && nodes != nullptr && std::string(nodes) != "1") words.push_back("--exclude=" + step.away);
   words.insert(words.end(), {"sh", "-c", begin, "sh", job_.program[0], "run"});
@@ -173,7 +175,8 @@ void Steps::listen(Step& step) {
   const std::uintmax_t bytes = fs::file_size(log(step), none), now = none ? 0 : bytes;
   const auto time = std::chrono::steady_clock::now();
   if (now > step.heard) step.heard = now, step.when = time;
-  if (time - step.when > (cases_done(log(step)) > 0 ? silence : silence_at_first)) ::kill(step.srun, SIGKILL);
+  const bool begun = !place_of(log(step)).second.empty();  // else it waits for a place
+  if ((begun || disturbed_) && time - step.when > silence) ::kill(step.srun, SIGKILL);
 }
 
 void Steps::ended(Step& step, int status) {
@@ -182,9 +185,12 @@ void Steps::ended(Step& step, int status) {
   const auto [node, number] = place_of(log(step));
   if (!number.empty()) make_sure_it_ended(number, parts_ / "squeue");
   step.over = is_over(step);
+  step.empty = code == exit_nothing_selected && !fs::exists(folder(step));
+  step.over = step.over || step.empty;
+  disturbed_ = disturbed_ || WIFSIGNALED(status) || !step.over;
   if (step.over) return;
-  if (code == exit_nothing_selected && !fs::exists(folder(step))) {
-    step.over = step.empty = true;
+  if (number.empty() && WIFSIGNALED(status)) {  // it only waited
+    --step.attempts;
     return;
   }
   if (code == exit_usage && step.attempts == 1)

@@ -56,6 +56,7 @@ class Steps {
   std::ostream& out_;
   std::vector<Step> steps_;
   int lost_{0};
+  bool disturbed_{false};  ///< a step was lost, or its srun had to be
   std::string said_;
 };
 

@@ -69,6 +69,21 @@ def early(call, job):
     return {}
 
 
+FREED = []  # ids of transfers that are said to be free at the next poll
+
+
+def say_freed(call, said):
+    """The producer gives its blocks up with the first poll of a transfer, 300 ms before they are read."""
+    if call["call"] == "transfer" and (template.ROLE == "producer") != (FAULT == "freed-by-consumer"):
+        FREED.append(call["id"])
+    elif call["call"] == "transfer" and FAULT == "freed":
+        time.sleep(0.3)
+    elif call["call"] == "poll" and FREED:
+        entry = {"id": FREED.pop(), "request": "r1", "word": "sent"}
+        return said | {"freed": ["r1"] if FAULT == "freed-garbage" else [entry]}
+    return said
+
+
 def fault_of(call):
     """The fault, when it belongs to this side and this call; else ""."""
     name = call["call"]
@@ -88,7 +103,10 @@ def act(call, jobs, handle):
     if FAULT == "validate":  # no fault at all: every call has the form that the schema states
         validate(call)
         return handle(call, jobs)
-    fault = fault_of(call)
+    if FAULT.startswith("freed") and call["call"] in ("transfer", "poll"):
+        before = say_freed(call, {})
+        return handle(call, jobs) | before
+    fault = "" if FAULT.startswith("freed") else fault_of(call)
     if not fault:
         said = handle(call, jobs)
         if call["call"] == "hello" and call["options"].get("abandon"):
