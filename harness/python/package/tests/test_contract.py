@@ -110,7 +110,7 @@ def test_blocks_that_are_free_hold_something_else(tmp_path):
     source = source.replace(ask, f"None if stored < len(names) else {ask}")
     (tmp_path / "mutant.py").write_text(source)
     said = kit(tmp_path, "mutant:FileConnector", "-k", "contract and whole and blocks and not one")
-    assert "FAILED ::contract/whole-blocks - 65" in said and "wrong bytes" in said, said
+    assert "FAILED ::contract/whole-blocks - 64" in said and "the producer said request_finished of r1" in said, said
 
 
 HANDOFF = """
