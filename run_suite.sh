@@ -82,18 +82,8 @@ bubblewrap          # the sandbox of code under test
 libseccomp-dev
 elfutils            # eu-stack: stacks of a hung worker
 gdb                 # the same, and Python stacks
-slurmctld           # a cluster on this machine, for tests
-slurmd
-slurm-client
-munge
-iproute2
 LIST
 )
-
-# A second slurmd would start beside one that is not of these packages.
-if command -v sinfo >/dev/null || [[ -e /etc/slurm/slurm.conf ]]; then
-  packages=$(grep -vxE 'slurm.*|munge' <<<"$packages")
-fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 start=${KVCTS_STARTED:-$(date +%s)}
@@ -332,6 +322,10 @@ if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is install
   done
 fi
 
+# A cluster on this machine, for a test of the self-test; not beside a Slurm that is not of these packages.
+if [[ $verb == self-test && $install == 1 && ! -e /etc/slurm/slurm.conf ]]; then
+  packages+=$'\nslurmctld\nslurmd\nslurm-client\nmunge\niproute2'
+fi
 install_system_packages
 install_python_packages
 install_package_build
