@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import slurm
@@ -25,17 +26,22 @@ from kvtest import KVCTS, kvcts
 HOLD = 900  # s; for one run, on a crowded machine
 
 
-def step_programs(fleet: slurm.Cluster) -> list[int]:
-    """Processes of kvcts that are steps' own, not their workers."""
+def processes(wanted: Callable[[list[bytes]], bool]) -> list[int]:
+    """Those of the program kvcts whose words are wanted."""
     out = []
     for status in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = status.read_bytes().split(b"\0")
         except OSError:
             continue
-        if len(words) > 2 and words[0].endswith(b"kvcts") and words[1] == b"run" and {b"--shard", b"--resume"} & set(words):
+        if words[0].endswith(b"kvcts") and wanted(words):
             out.append(int(status.parent.name))
     return out
+
+
+def step_programs() -> list[int]:
+    """Processes of kvcts that are steps' own, not their workers."""
+    return processes(lambda words: words[1:2] == [b"run"] and bool({b"--shard", b"--resume"} & set(words)))
 
 
 def disturb(fleet: slurm.Cluster, drawn: random.Random, number: int) -> str:
@@ -50,7 +56,7 @@ def disturb(fleet: slurm.Cluster, drawn: random.Random, number: int) -> str:
         fleet.start_slurmd(name)
         return f"slurmd on {name}"
     if how == 2:
-        if not (programs := step_programs(fleet)):
+        if not (programs := step_programs()):
             return ""
         subprocess.run(["kill", "-KILL", str(drawn.choice(programs))], check=False)
         return "kvcts of a step"
@@ -82,7 +88,7 @@ def run(fleet: slurm.Cluster, selection: list[str], out: Path, shards: int, kill
         assert state in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"), (
             f"{state}\n{Path(f'{out}.log').read_text()[-3000:]}"
         )
-        if state != "RUNNING" or not step_programs(fleet):
+        if state != "RUNNING" or not step_programs():
             continue
         if len(done) < kills:
             done += [words for words in [disturb(fleet, drawn, len(done))] if words]
@@ -111,15 +117,7 @@ def out_parts(out: Path) -> Path:
 
 
 def heads(out: Path) -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = status.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[0].endswith(b"kvcts") and b"--on" in words and str(out).encode() in words:
-            found.append(int(status.parent.name))
-    return found
+    return processes(lambda words: b"--on" in words and str(out).encode() in words)
 
 
 def main() -> None:

@@ -31,6 +31,12 @@ bool in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
 
 bool is_here(const std::string& program) { return !process::find_tool(program).empty(); }
 
+/// Where steps can run at a time, in this allocation.
+int places_here(int jobs) {
+  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
+  return places(cores != nullptr ? cores : "", jobs);
+}
+
 fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
 
 /// This call, with the program's whole path.
@@ -80,9 +86,8 @@ std::string script(const Options& options) {
 
 int finish(const catalogue::Catalogue& catalogue, const Job& job, const fs::path& out, bool as_json) {
   const fs::path parts = parts_of(out);
-  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
   std::ostream& said = as_json ? std::cerr : std::cout;
-  Steps steps(job, parts, places(cores != nullptr ? cores : "", job.jobs), said);
+  Steps steps(job, parts, places_here(job.jobs), said);
   steps.run();
   opening([&] { store::merge(out, steps.runs(), command_line()); });
   if (steps.lost_any())
@@ -120,8 +125,7 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   if (!in_allocation()) allocate(options);
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
   if (fs::exists(out)) throw UsageError(out.string() + ": already exists; choose another folder for the run");
-  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
-  const int shards = options.shards > 0 ? options.shards : 2 * places(cores != nullptr ? cores : "", run.jobs);
+  const int shards = options.shards > 0 ? options.shards : 2 * places_here(run.jobs);
   Job job{of_a_step(call()), static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), plan.items().size())),
           run.jobs, std::ssize(plan.items()), (parts / "times").string()};
   if (unfinished(out)) {  // requeued, or its head has died

@@ -183,8 +183,11 @@ void Steps::ended(Step& step, int status) {
   step.srun = 0;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   const auto [node, number] = place_of(log(step));
-  if (!number.empty()) make_sure_it_ended(number, parts_ / "squeue");
   step.over = is_over(step);
+  if (!step.over && !number.empty()) {
+    make_sure_it_ended(number, parts_ / "squeue");
+    step.over = is_over(step);
+  }
   step.empty = code == exit_nothing_selected && !fs::exists(folder(step));
   step.over = step.over || step.empty;
   disturbed_ = disturbed_ || WIFSIGNALED(status) || !step.over;

@@ -72,15 +72,19 @@ def early(call, job):
 FREED = []  # ids of transfers that are said to be free at the next poll
 
 
-def say_freed(call, said):
-    """The producer gives its blocks up with the first poll of a transfer, 300 ms before they are read."""
-    if call["call"] == "transfer" and (template.ROLE == "producer") != (FAULT == "freed-by-consumer"):
+def act_freed(call, jobs, handle):
+    """The producer gives its blocks up with the first poll of a transfer, 300 ms before they are read. What is no such word
+    (garbage, the consumer's) ends the program: that side does nothing else."""
+    says = (template.ROLE == "producer") != (FAULT == "freed-by-consumer")
+    if call["call"] == "transfer" and says:
         FREED.append(call["id"])
-    elif call["call"] == "transfer" and FAULT == "freed":
+        return handle(call, jobs) if FAULT == "freed" else {"state": "pending"}
+    if call["call"] == "transfer" and FAULT == "freed":
         time.sleep(0.3)
-    elif call["call"] == "poll" and FREED:
+    said = handle(call, jobs)
+    if call["call"] == "poll" and FREED:
         entry = {"id": FREED.pop(), "request": "r1", "word": "sent"}
-        return said | {"freed": ["r1"] if FAULT == "freed-garbage" else [entry]}
+        said = said | {"freed": ["r1"] if FAULT == "freed-garbage" else [entry]}
     return said
 
 
@@ -104,8 +108,7 @@ def act(call, jobs, handle):
         validate(call)
         return handle(call, jobs)
     if FAULT.startswith("freed") and call["call"] in ("transfer", "poll"):
-        before = say_freed(call, {})
-        return handle(call, jobs) | before
+        return act_freed(call, jobs, handle)
     fault = "" if FAULT.startswith("freed") else fault_of(call)
     if not fault:
         said = handle(call, jobs)

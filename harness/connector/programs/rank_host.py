@@ -106,6 +106,17 @@ class Rank:
             self.said.text = ""
 
 
+def flip(folder):
+    """One bit of a store's longest file, as a disk or another program may change it: the length stays."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    if not files:
+        raise template.Refusal("the store keeps nothing in its folder: no bit of it can be flipped")
+    file = max(files, key=lambda file: (file.stat().st_size, file.name))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
 def lacking(names, mend):
     """What this Python lacks of these modules, in words, and what to do; "" when all are there."""
     lack = [name for name in names if not importlib.util.find_spec(name)]

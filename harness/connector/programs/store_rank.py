@@ -122,22 +122,13 @@ class Rank(rank_host.Rank):
             shutil.rmtree(self.shared / "store", ignore_errors=True)
             (self.shared / "store").mkdir()
         if self.options.get("flipped") and self.rank == 0:
-            self.flip()
+            rank_host.flip(self.shared / "store")
         self.open()
         for told in self.told:
             if told["groups"][0]["blocks"]:
                 self.get_pages(self.keys(told), told["groups"][0]["blocks"])
         self.shut()
         return {"state": "done"}
-
-    def flip(self):
-        files = [file for file in (self.shared / "store").rglob("*") if file.is_file()]
-        if not files:
-            raise template.Refusal("the store keeps nothing in its folder: nothing of it can rot")
-        largest = max(files, key=lambda file: file.stat().st_size)
-        data = bytearray(largest.read_bytes())
-        data[len(data) // 2] ^= 1
-        largest.write_bytes(data)
 
     def put_pages(self, keys, blocks):
         put = getattr(self.store, "put", None) or self.store.set

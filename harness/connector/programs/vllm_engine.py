@@ -38,6 +38,7 @@ import time
 import types
 from pathlib import Path
 
+import rank_host
 import template
 import vllm_model
 import vllm_runner
@@ -357,7 +358,7 @@ class Rank(vllm_runner.Runner):
         """What the connector can load of them: requests that load within a step, and those that load between steps."""
         now, later = [], []
         if self.options.get("flipped"):
-            self.flip()
+            rank_host.flip(self.files("own"))
         for one in requests:
             self.notice(one)
             one.request.num_computed_tokens = one.computed
@@ -375,16 +376,6 @@ class Rank(vllm_runner.Runner):
             hashed = len(self.options.get("cached", []))
             self.scheduler.update_state_after_alloc(one.request, self.allocation(one, hashed), one.found)
         return now, later
-
-    def flip(self):
-        """One bit of the store, as a disk or another program may change it: the length stays."""
-        files = [file for file in self.files("own").rglob("*") if file.is_file()]
-        if not files:
-            raise template.Refusal("the connector keeps nothing in its folder: no bit of it can be flipped")
-        file = max(files, key=lambda file: (file.stat().st_size, file.name))
-        content = bytearray(file.read_bytes())
-        content[len(content) // 2] ^= 1
-        file.write_bytes(content)
 
     def over(self, loaded, answer):
         write(self.shared / f"over-{self.job}", loaded)
