@@ -219,6 +219,7 @@ class Node:
     slurmd: int = 0  # process id
     holder: int = 0  # process whose namespaces the node has; 0: none of its own
     veth: str = ""  # this machine's end of its link
+    relay: int = 0  # process that stands in for netem
 
 
 @dataclass
@@ -326,12 +327,38 @@ class Cluster:
 
     def netem(self, name: str, how: str | None) -> None:
         """Delay or loss (tc-netem's words) of what the node sends, and of what it receives: "delay 20ms" adds 40 ms to a
-        round trip. None: neither."""
+        round trip. None: neither. Where the kernel has no netem: relay.py, which knows "delay Nms" and "loss N%" alone."""
+        self._end_relay(name)
         for prefix, device in ([], self._veth(name)), (self.inside(name), "eth0"):
             if how is not None:
-                self._command(*prefix, "tc", "qdisc", "replace", "dev", device, "root", "netem", *how.split())
+                words = (*prefix, "tc", "qdisc", "replace", "dev", device, "root", "netem", *how.split())
+                done = self.run(*words)
+                if "kind is unknown" in done.stderr:
+                    return self._start_relay(name, how)
+                if done.returncode:
+                    raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
             elif "netem" in self._command(*prefix, "tc", "qdisc", "show", "dev", device):
                 self._command(*prefix, "tc", "qdisc", "del", "dev", device, "root")
+
+    def _start_relay(self, name: str, how: str) -> None:
+        found = re.fullmatch(r"(?:delay (?P<ms>[\d.]+)ms ?)?(?:loss (?P<percent>[\d.]+)%)?", how)
+        if not found:
+            raise RuntimeError(f'no netem in this kernel: expected "delay Nms", "loss N%" or both, found "{how}"')
+        node, ready = self.nodes[name], self.home / f"{name}.relay"
+        numbers = [found["ms"] or "0", found["percent"] or "0"]
+        argv = [sys.executable, str(Path(__file__).with_name("relay.py")), node.veth, node.veth.partition(".")[0]]
+        node.relay = self._spawn([*argv, *numbers, str(ready)], f"{name}.relay.out")
+        self._wait(node.relay, f"the relay of {name}", ready.exists)
+
+    def _end_relay(self, name: str) -> None:
+        node = self.nodes[name]
+        if not node.relay:
+            return
+        _kill(node.relay)
+        wait_until(f"the relay of {name} is dead", lambda: not _alive(node.relay))
+        node.relay = 0
+        (self.home / f"{name}.relay").unlink()
+        self._command("ip", "link", "set", node.veth, "master", node.veth.partition(".")[0])
 
     def logs(self, lines: int = 15) -> str:
         """The end of every log, for a test that failed."""
