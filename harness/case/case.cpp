@@ -280,8 +280,13 @@ ResolvedCase case_from_json(const json& in) {
   const auto& connector = in.at("connector");
   c.connector = {connector.at("name").get<std::string>(), connector.at("kind").get<std::string>(), connector.at("options")};
   const auto& engine = in.at("engine");
-  c.engine = {engine.at("name").get<std::string>(), engine.at("plugin").get<std::string>(),
-              engine.at("processes").get<int>(), engine.at("options"), engine.at("environment")};
+  c.engine = {engine.at("name").get<std::string>(),
+              engine.at("plugin").get<std::string>(),
+              engine.at("processes").get<int>(),
+              engine.at("options"),
+              engine.at("environment"),
+              {},
+              false};
   const auto& reader = in.at("reader");
   c.reader = {reader.at("name").get<std::string>(), reader.at("kind").get<std::string>(), reader.at("options")};
   for (const auto& v : in.at("copies")) {

@@ -81,12 +81,14 @@ struct EngineSpec {
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
   nlohmann::json path = nlohmann::json::object();         ///< what its facts must say when the case passes
+  bool between_hosts{false};                              ///< its workers can be on two hosts; no part of a written case
 };
 
 struct ConnectorSpec {
   std::string name;
   std::string kind;  ///< "reference", "contract", "explicit", "none"
   nlohmann::json options = nlohmann::json::object();
+  bool between_hosts{false};  ///< as an engine's
 };
 
 struct ReaderSpec {

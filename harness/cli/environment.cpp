@@ -22,6 +22,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"KVCTS_PYTHON_<NAME>", "Python of an environment such as VLLM, VLLM_0_27_1 or LMCACHE. Default: .venv/with/<name>."},
       {"KVCTS_SANDBOX", "'off' runs code under test without a sandbox; the headline then says 'not isolated'."},
       {"KVCTS_PASS", "Further variables that code under test gets in its sandbox, separated by commas."},
+      {"KVCTS_SSH", "The command that reaches a host of --hosts, before its name. Default: ssh, without questions."},
       {"KVCTS_CUDA_DRIVER", "The CUDA driver library to load. Default: libcuda.so.1. Tests name a stand-in."},
       {"KVCTS_NO_CUDA", "'1' builds no device kernels, like ./run_suite.sh --no-cuda."},
       {"KVCTS_BROWSER", "Chromium for the self-test of the HTML report. Default: the first one on PATH."},

@@ -25,6 +25,8 @@ FORMER = {
 INTERNAL = {
     "KVCTS_ENGINE_PACKAGE",  # of a worker: which package its plug-in is from
     "KVCTS_CONNECTOR_FOLDER",  # of a host: where the class under test lies
+    "KVCTS_ADDRESS",  # of a worker on one of two hosts: its own, and its peer's
+    "KVCTS_PEER_ADDRESS",
     "KVCTS_ENTRY_PYTHON",  # by the Python package's command
     "KVCTS_FRONT_OF",
     "KVCTS_LIFELINE",

@@ -22,9 +22,10 @@
 // A checker may have several cases open (watched until they are quiescent); "key" (u64) identifies a case.
 //
 // Checker
-//   open     {key, case: <to_json(ResolvedCase)>}          -> ok {files:[{side, region, name, size, base, bytes}],
+//   open     {key, case: <to_json(ResolvedCase)>, side}    -> ok {files:[{side, region, name, size, base, bytes}],
 //            total_bytes} + fds; phase allocate. Files are memfds sealed against shrinking and growing; base = guard +
-//            misalign; size = whole file.
+//            misalign; size = whole file. side, if any: the only one that this checker compares; the other one is on another
+//            host, with a checker of its own
 //   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both
 //            sides)
 //   see      {key, reuse: bool}                            -> ok {}   keeps what the destination holds: compare reports what

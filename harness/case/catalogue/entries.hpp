@@ -95,6 +95,7 @@ struct ConnectorEntry {
   bool any_layout{true};            ///< relayouts: takes pairs whose layouts differ
   bool any_block_size{true};        ///< takes pairs whose block sizes differ
   bool any_tp{true};                ///< takes pairs whose tensor-parallel degrees differ
+  bool between_hosts{false};        ///< of a program: its two sides can be on two hosts
   std::vector<Source> source;
   std::string notes, file;
   /// Python environments of its programs: the words "{python:NAME}" of its commands.
@@ -109,6 +110,7 @@ struct EngineEntry {
   nlohmann::json path = nlohmann::json::object();  ///< what its facts must say about a passing case
   std::vector<std::string> grants;                 ///< what else its sandbox may see and do
   std::vector<std::string> needs;                  ///< what the machine must have ("ucx", "gpu"); otherwise SKIPPED
+  bool between_hosts{false};                       ///< its two workers can be on two hosts
   std::int64_t setup_ms{0};                        ///< rough cost of a case besides its bytes, for budgets
   std::int64_t piece_us{0};                        ///< rough cost of a copy, however short; 0 = negligible
   std::string notes, file;

@@ -269,6 +269,8 @@ const Table<ConnectorEntry>& connector_table() {
           optional("any_layout", &ConnectorEntry::any_layout, boolean(), "takes pairs whose layouts differ"),
           optional("any_block_size", &ConnectorEntry::any_block_size, boolean(), "takes pairs whose block sizes differ"),
           optional("any_tp", &ConnectorEntry::any_tp, boolean(), "takes pairs whose tensor-parallel degrees differ"),
+          optional("between_hosts", &ConnectorEntry::between_hosts, boolean(),
+                   "a program whose two sides find each other by KVCTS_ADDRESS and KVCTS_PEER_ADDRESS: `kvcts run --hosts`"),
           optional("source", &ConnectorEntry::source, list_of(object<Source>(source_table)), "the code it models"),
           optional("notes", &ConnectorEntry::notes, any_text(), "anything else"),
       }};
@@ -295,6 +297,9 @@ const Table<EngineEntry>& engine_table() {
                    "processes), infiniband, cuda, hugepages"),
           optional("needs", &EngineEntry::needs, list_of(identifier()),
                    "what the machine must have; SKIPPED where it has not"),
+          optional(
+              "between_hosts", &EngineEntry::between_hosts, boolean(),
+              "its two workers can be on two hosts (`kvcts run --hosts`): metadata names KVCTS_ADDRESS, or UCX's devices"),
           optional("setup_ms", &EngineEntry::setup_ms, integer(0, 600'000),
                    "rough cost of a case beside its bytes, for budgets"),
           optional("piece_us", &EngineEntry::piece_us, integer(0, 1'000'000),

@@ -323,10 +323,11 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   }
 
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
-  c.connector = {connector.id, connector.kind, connector.options};
+  c.connector = {connector.id, connector.kind, connector.options, connector.between_hosts};
   c.performer = connector.kind == "program" ? Performer::program : Performer::engine;
   const auto& engine = catalogue.engines().at(spec.engine);
-  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.path};
+  c.engine = {engine.id,   engine.plugin,       static_cast<int>(engine.processes), engine.options, engine.environment,
+              engine.path, engine.between_hosts};
   std::set<std::string> granted(engine.grants.begin(), engine.grants.end());
   granted.insert(connector.grants.begin(), connector.grants.end());
   c.grants.assign(granted.begin(), granted.end());

@@ -1,4 +1,5 @@
 #include "cli/run/run.hpp"
+#include "cli/hosts/hosts.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -168,6 +169,7 @@ class Run {
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
     options.view = options_.view;
     options.digest = options_.digest;
+    options.hosts = hosts::parse(options_.hosts);
     return options;
   }
 

@@ -20,6 +20,7 @@ struct RunOptions {
   std::string cases;   ///< --cases, as given
   std::optional<std::uint64_t> seed;
   std::vector<std::string> require;
+  std::vector<std::string> hosts;  ///< --hosts, as given
   bool hold{false};
   std::optional<std::int64_t> watch_ms;  ///< --watch
   std::string rotate;                    ///< file that remembers what was run when; "" = none

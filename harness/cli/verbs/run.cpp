@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/hosts/hosts.hpp"
 #include "cli/product.hpp"
 #include "cli/slurm/slurm.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -66,6 +67,13 @@ Action declare(Command& command, const Globals& globals) {
                   "sample of longer ones; 0s where no writer is left)")
       .duration()
       .type_name("TIME");
+  auto hosts_option =
+      command
+          .add_option("--hosts", o->hosts,
+                      "Producer and consumer of each case on two hosts: nodes of the allocation that this runs in, or names "
+                      "for ssh; NAME=ADDRESS chooses a rail")
+          .delimiter(',')
+          .type_name("A,B");
   auto on_option = command
                        .add_option("--on", *on,
                                    "Run shards as steps of one Slurm allocation: the one that this runs in, or a new one. "
@@ -82,6 +90,7 @@ Action declare(Command& command, const Globals& globals) {
       .needs(on_option);
   command.add_flag("--print", slurm->print, "Print a script for sbatch that does the same, and run nothing")
       .needs(on_option);
+  on_option.excludes(hosts_option);
   for (const char* flag : {"--shard", "--shard-times", "--budget", "--max-failures"})
     on_option.excludes(command.option(flag));
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
@@ -95,6 +104,7 @@ Action declare(Command& command, const Globals& globals) {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
     take_subjects(o->select);
+    hosts::parse(o->hosts);  // wrong ones before anything else
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
         o->select.where.empty() && o->select.failed.empty()) {
       throw UsageError(

@@ -132,7 +132,8 @@ class MooncakeEngine {
   }
 
   explicit MooncakeEngine(const OpenArgs& args) : peer_fault_(args) {
-    const std::string address = args.take("address", "127.0.0.1");
+    const char* own = std::getenv("KVCTS_ADDRESS");  // of this host, where the peer is on another
+    const std::string address = args.take("address", own == nullptr ? "127.0.0.1" : own);
     window_ = args.take_number("window", default_window);
     guard_ = args.take_switch("guard", "on");
     const std::string ends = args.take("ends", "all");

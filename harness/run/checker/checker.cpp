@@ -11,6 +11,14 @@ namespace kvcts::checker {
 using nlohmann::json;
 using process::CheckerRequest;
 
+namespace {
+std::optional<Side> side_of(const json& request) {
+  const auto side = request.find("side");
+  if (side == request.end()) return std::nullopt;
+  return *side == "producer" ? Side::producer : Side::consumer;
+}
+}  // namespace
+
 Checker::Checker() = default;
 Checker::~Checker() = default;
 
@@ -25,7 +33,7 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
       case CheckerRequest::open: {
         const auto key = request.at("key").get<std::uint64_t>();
         if (cases_.contains(key)) throw std::runtime_error("case key " + std::to_string(key) + " is already open");
-        auto opened = std::make_unique<OpenCase>(case_from_json(request.at("case")));
+        auto opened = std::make_unique<OpenCase>(case_from_json(request.at("case")), side_of(request));
         reply = opened->describe();
         fds = opened->descriptors();
         cases_.emplace(key, std::move(opened));

@@ -51,7 +51,8 @@ double free_memory() {
 
 }  // namespace
 
-OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_(make_content(case_)), reuse_(case_) {
+OpenCase::OpenCase(ResolvedCase resolved, std::optional<Side> own)
+    : case_(std::move(resolved)), own_(own), content_(make_content(case_)), reuse_(case_) {
   const auto add = [&](const RegionRef& region) {
     File file;
     file.region = region;
@@ -420,6 +421,7 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
   const auto producer_files = producer_views();
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
+    if (!compares(f.region.side)) continue;
     out.checked += f.shape.size;
     if (f.region.group < 0) {
       if (transferred) compare_output(out.output);
@@ -437,7 +439,7 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
 }
 
 std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std::int64_t planned, std::int64_t moved) const {
-  if (moved < 0) return std::nullopt;
+  if (moved < 0 || !compares(Side::consumer)) return std::nullopt;
   const bool explicit_plan = case_.connector.kind == "explicit";
   if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most)))
     return std::nullopt;
@@ -531,7 +533,7 @@ Report OpenCase::compare(const json& request) {
 
 json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t bytes) const {
   for (const auto& f : files_) {
-    if (f.region.name != region) continue;
+    if (f.region.name != region || !compares(f.region.side)) continue;
     const std::int64_t begin = offset + f.shape.base;
     if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size)
       throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " +
@@ -559,6 +561,7 @@ LateWrite OpenCase::recheck() {
   Wrong wrong;
   const auto producer_files = producer_views();
   for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
+    if (!compares(files_[i].region.side)) continue;
     if (i < producers_)
       compare_producer(i, wrong);
     else

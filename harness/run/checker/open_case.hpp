@@ -21,8 +21,9 @@ namespace kvcts::checker {
 
 class OpenCase {
  public:
-  /// Allocates a sealed memory file for every allocation of both sides, and one for the reader's output.
-  explicit OpenCase(ResolvedCase resolved);
+  /// Allocates a sealed memory file for every allocation of both sides, and one for the reader's output. `own`: the other
+  /// side is on another host, whose checker compares it; here it stays as it was filled.
+  explicit OpenCase(ResolvedCase resolved, std::optional<Side> own = std::nullopt);
 
   nlohmann::json describe() const;       ///< the `files` of the reply to open
   std::vector<int> descriptors() const;  ///< in the same order
@@ -96,7 +97,10 @@ class OpenCase {
   /// Reads every file and stores the digests in found_.
   std::uint64_t digest_all();
 
+  bool compares(Side side) const { return !own_ || *own_ == side; }
+
   const ResolvedCase case_;
+  const std::optional<Side> own_;
   std::unique_ptr<Content> content_;
   Reuse reuse_;
   int pass_{0};

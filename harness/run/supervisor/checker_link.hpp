@@ -14,13 +14,15 @@ namespace kvcts::supervisor {
 
 class CheckerLink {
  public:
-  /// `check_running` throws if the run is over.
-  CheckerLink(Run& run, int lane, Signal& wake, std::function<void()> check_running)
-      : run_(run), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
+  /// Below `home`, the warden of its host. `check_running` throws if the run is over.
+  CheckerLink(Run& run, Link& home, int lane, Signal& wake, std::function<void()> check_running)
+      : run_(run), home_(home), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
 
   /// Starts it if necessary. Throws Lost if it ended.
   void need();
   void request(nlohmann::json body) { child_->request(std::move(body)); }
+  /// It is gone with its host: why, in words; "" = it is not.
+  std::string host_lost() const { return child_ ? child_->host_lost() : ""; }
   /// Its next reply, with the descriptors that accompany it. Throws Lost if it ends, or does not answer within
   /// `limit_ms`.
   Task<nlohmann::json> reply(std::int64_t limit_ms, std::vector<process::UniqueFd>* fds = nullptr);
@@ -39,6 +41,7 @@ class CheckerLink {
   bool stands_still(std::int64_t& since) const;
 
   Run& run_;
+  Link& home_;
   int lane_;
   Signal& wake_;
   std::function<void()> check_running_;

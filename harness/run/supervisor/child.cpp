@@ -202,6 +202,8 @@ void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "spawned") {
     pid_ = event.at("pid").get<pid_t>();
+    far_pid_ = event.value("far_pid", 0);
+    if (pid_ <= 0) return wake_.notify();
     // If memory runs out the kernel should kill code under test, not its supervisors.
     const process::UniqueFd score(
         ::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
@@ -234,12 +236,27 @@ Link::Link(Loop& loop, std::string program, std::string run, std::optional<proce
   start();
 }
 
+Link::Link(Loop& loop, std::string program, std::string run, const Host& host)
+    : loop_(loop),
+      program_(std::move(program)),
+      run_(std::move(run)),
+      far_{{"name", host.name}, {"start", host.start}, {"address", host.address}} {
+  start();
+}
+
+Link::Link(Loop& loop, Link& host, std::optional<process::Sandbox> sandbox)
+    : loop_(loop), run_(host.run_), sandbox_(std::move(sandbox)), host_(&host) {
+  start();
+}
+
 Link::~Link() {
-  if (sandbox_) {
+  if (host_ != nullptr) {  // its socket closes: kvcts-host ends the rest
+    if (watch_ != 0) loop_.remove(watch_);
+  } else if (sandbox_) {
     end_sandbox();
   } else {
     shut_down();
-    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+    if (far_.is_null()) ::prctl(PR_SET_CHILD_SUBREAPER, 0);
   }
 }
 
@@ -258,7 +275,19 @@ void Link::end_sandbox() {
 }
 
 void Link::start() {
-  if (sandbox_) {
+  facts_ = nullptr;
+  ++starts_;
+  if (host_ != nullptr) {
+    auto [own, theirs] = process::socket_pair();
+    warden_.socket = std::move(own);
+    json sandbox;
+    if (sandbox_) sandbox = {{"granted", sandbox_->granted}, {"named", sandbox_->named}, {"hidden", sandbox_->hidden}};
+    const int fds[] = {theirs.get()};
+    host_->send({{"op", "line"}, {"sandbox", std::move(sandbox)}}, fds);
+  } else if (!far_.is_null()) {
+    errors_ = process::UniqueFd(::memfd_create("kvcts-host-errors", MFD_CLOEXEC));
+    warden_ = process::start_warden({program_, "near", far_.dump()}, {}, errors_.get());
+  } else if (sandbox_) {
     constexpr int filter_place = 4;
     const process::UniqueFd filter = process::filter_of(*sandbox_);
     const int more[] = {filter.get()};
@@ -298,36 +327,48 @@ void Link::send(const json& body, std::span<const int> fds) {
 
 void Link::on_socket() {
   try {
-    while (auto message = channel_.pump()) {
-      json event = std::move(message->body);
-      if (sandbox_ && event.value("event", "") == "spawned") {
-        if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
-        // Bubblewrap was killed before it tied its child to its own life: a process without a pid cannot be watched
-        // or ended.
-        if (first_ == 0) return lose();
-        event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has already ended
-      }
-      if (sandbox_ && event.value("event", "") == "still") {  // all of it
-        for (const auto& [id, child] : children_) child->on_event(event);
-        continue;
-      }
-      if (event.value("event", "") == "too-many") too_many_ = event.value("processes", std::size_t{0});
-      const auto child = children_.find(event.value("id", std::uint64_t{0}));
-      if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
-      if (child != children_.end()) child->second->on_event(event);
-    }
+    while (auto message = channel_.pump()) take(std::move(message->body));
   } catch (const FrameError&) {
     lose();
   }
 }
 
-/// bubblewrap's own line, which it has said by the time that its socket closes; "" if something killed it.
+void Link::take(json event) {
+  const std::string kind = event.value("event", "");
+  if (kind == "host") facts_ = event;
+  if (kind == "warden-ended") failed_ = event.value("text", "");
+  if (sandbox_ && host_ == nullptr && kind == "spawned") {
+    if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
+    // Bubblewrap was killed before it tied its child to its own life: a process without a pid cannot be watched
+    // or ended.
+    if (first_ == 0) return lose();
+    event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has already ended
+  }
+  if (sandbox_ && kind == "still") {  // all of it
+    for (const auto& [id, child] : children_) child->on_event(event);
+    return;
+  }
+  if (kind == "too-many") too_many_ = event.value("processes", std::size_t{0});
+  const auto child = children_.find(event.value("id", std::uint64_t{0}));
+  if (kind == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
+  if (child != children_.end()) child->second->on_event(event);
+}
+
+/// bubblewrap's or kvcts-host's own line, which it has said by the time that its socket closes; "" if something killed it.
 std::string Link::why_no_start() const {
-  char text[512];
+  char text[2048];
   const ssize_t got = ::pread(errors_.get(), text, sizeof text, 0);
   std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   said.resize(std::min(said.size(), said.find('\n')));
   return said;
+}
+
+/// Of a host, or of a warden there: why it is gone, in words.
+std::string Link::why_lost() const {
+  if (host_ != nullptr && !failed_.empty()) return failed_;
+  const std::string said = host_ != nullptr ? host_->why_no_start() : why_no_start();
+  const json& host = host_ != nullptr ? host_->far_ : far_;
+  return said.empty() ? "host " + host.value("name", "") + ": kvcts-host ended without a word" : said;
 }
 
 void Link::lose() {
@@ -335,11 +376,12 @@ void Link::lose() {
   lost_ = true;
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
-  const std::string why = sandbox_ && first_ == 0 ? why_no_start() : "";
+  const std::string why = far() ? why_lost() : sandbox_ && first_ == 0 ? why_no_start() : "";
   for (const auto& [id, child] : children_) {
-    if (why.empty()) {
+    if (far()) child->host_lost_ = why;
+    if (far() || why.empty()) {
       child->lost_ = true;
-      child->fault_ = FrameError(FrameFault::eof, "the warden is gone");
+      child->fault_ = FrameError(FrameFault::eof, far() ? why : "the warden is gone");
     } else {
       child->failed_ = "the sandbox did not start: " + why;
     }
@@ -372,8 +414,12 @@ void Link::watch() {
 }
 
 void Link::restart() {
-  channel_.close();
-  end_marked();
+  if (far()) {
+    shut_down();
+  } else {
+    channel_.close();
+    end_marked();
+  }
   pids_.clear();
   start();
 }
@@ -390,7 +436,10 @@ void Link::shut_down(int patience_ms) {
   }
   if (!ended) {  // it is stopped: end it with everything it started
     ::kill(warden_.pid, SIGKILL);
-    end_marked();
+    if (far())
+      ::waitpid(warden_.pid, nullptr, 0);
+    else
+      end_marked();
   }
   warden_.pid = 0;
 }

@@ -74,7 +74,9 @@ class Child {
 
   const std::string& name() const { return name_; }
   std::uint64_t id() const { return id_; }
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return pid_; }          ///< on this machine; -1: it runs on another host
+  pid_t far_pid() const { return far_pid_; }  ///< there; 0: it runs on this one
+  Link& link() const { return link_; }
   const std::string& mark() const { return mark_; }
   process::StatusPage* page() const { return reinterpret_cast<process::StatusPage*>(page_.map.data()); }
 
@@ -91,6 +93,8 @@ class Child {
   const std::optional<process::FrameError>& fault() const { return fault_; }
   /// It died with its warden: how it ended is unknown.
   bool lost() const { return lost_; }
+  /// Then why, if it was lost with its host; "" = it was not.
+  const std::string& host_lost() const { return host_lost_; }
   const std::optional<std::string>& start_failure() const { return failed_; }
 
   void kill();
@@ -128,9 +132,9 @@ class Child {
   Loop& loop_;
   Link& link_;
   Signal& wake_;
-  std::string name_, mark_;
+  std::string name_, mark_, host_lost_;
   std::uint64_t id_{0};
-  pid_t pid_{0};
+  pid_t pid_{0}, far_pid_{0};
   process::Channel channel_;
   process::MemoryFile page_;
   process::UniqueFd out_, err_;
@@ -149,11 +153,31 @@ class Child {
   std::uint64_t counted_{0};
 };
 
-/// The supervisor's end of a warden's socket: the run's warden, or the one that is the first process of a sandbox.
+/// Another host of the run, and how to reach it.
+struct Host {
+  std::string name;                ///< as the user gave it
+  std::vector<std::string> start;  ///< words that start kvcts-host there; {} = this machine
+  std::string address;             ///< of the rail that engines use; "" = the one over which the hosts talk
+};
+
+/// The supervisor's end of a warden's socket: the run's warden, the one that is the first process of a sandbox, or one on
+/// another host.
 class Link {
  public:
   Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox = std::nullopt);
+  /// Reaches a host (process/remote/near.hpp); `program`: kvcts-host. It is met when facts() are there.
+  Link(Loop& loop, std::string program, std::string run, const Host& host);
+  /// Another warden on that host. `sandbox`: none if the host has no sandboxes.
+  Link(Loop& loop, Link& host, std::optional<process::Sandbox> sandbox);
   ~Link();
+
+  bool sandboxed() const { return sandbox_.has_value(); }
+  bool far() const { return host_ != nullptr || !far_.is_null(); }
+  /// Of a host that was met: {name, address, interface, near_address, isolation}. Null before.
+  const nlohmann::json& facts() const { return facts_; }
+  /// Of a lost one on another host, in words.
+  std::string why_lost() const;
+  std::size_t starts() const { return starts_; }
 
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
@@ -180,13 +204,18 @@ class Link {
   void on_socket();
   void lose();
   std::string why_no_start() const;
+  void take(nlohmann::json event);
   void end_sandbox();
   void end_marked();
 
   Loop& loop_;
   std::string program_, run_;
   std::optional<process::Sandbox> sandbox_;
-  process::WardenProcess warden_;  ///< for a sandbox: bubblewrap
+  nlohmann::json far_;   ///< a host, for kvcts-host
+  Link* host_{nullptr};  ///< of another warden there
+  nlohmann::json facts_;
+  std::string failed_;             ///< that warden did not start
+  process::WardenProcess warden_;  ///< for a sandbox: bubblewrap; for a host: kvcts-host
   pid_t first_{0};                 ///< process 1 of the sandbox
   process::UniqueFd errors_;       ///< what bubblewrap says
   process::Channel channel_;
@@ -195,7 +224,7 @@ class Link {
   std::map<pid_t, std::uint64_t> pids_;
   std::uint64_t next_{1};
   bool lost_{false};
-  std::size_t too_many_{0};
+  std::size_t too_many_{0}, starts_{0};
   int stopped_{0};  ///< calls of watch() in a row that found it stopped
 };
 

@@ -17,7 +17,7 @@ using Kind = Ended::Kind;
 
 /// A worker ended or broke the protocol: describes how, then ends all remaining workers.
 Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
-  if (child.lost()) throw Lost{"the warden ended"};
+  if (child.lost() && child.host_lost().empty()) throw Lost{"the warden ended"};
   Ended ended;
   ended.kind = Kind::crashed;
   ended.phase = phase;
@@ -35,7 +35,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   }
   const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
   const std::int64_t patience = now_ns() + 2'000 * ns_per_ms;  // closed its channel: usually because it is ending
-  while (!child.exited() && !garbage && now_ns() < patience) {
+  while (!child.exited() && !child.lost() && !garbage && now_ns() < patience) {
     check_running();
     co_await wake_.wait(patience);
   }
@@ -49,8 +49,11 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   const std::uint64_t limit = run_.options.memory_limit;
   const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
   const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
-  const std::size_t too_many = link().too_many();
-  if (too_many > 0) {
+  const std::size_t too_many = child.link().too_many();
+  if (!child.host_lost().empty()) {
+    ended.signal = "host lost";
+    ended.text = child.host_lost();
+  } else if (too_many > 0) {
     ended.signal = "process limit";
     ended.text = std::to_string(too_many) + " processes in the sandbox, where " + std::to_string(process::most_processes) +
                  " are the limit";
@@ -253,7 +256,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
     return std::find(hosted->begin(), hosted->end(), id) != hosted->end();
   };
   for (const pid_t id : run_.pids.created_since(last_pid)) {
-    if (run_.link.knows(id) || link().knows(id)) continue;
+    const auto knows = [&](const auto& child) { return child->link().knows(id); };
+    if (run_.link.knows(id) || std::ranges::any_of(workers_->children, knows)) continue;
     const auto stat = process::read_stat(id);
     if (!stat || stat->dead()) continue;
     const std::string mark = process::environment_of(id, process::mark_variable);
@@ -262,7 +266,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
       ours = ours || mark == child->mark() ||
              (child->pid() != 0 &&
               (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
-    ours = ours || (mark.empty() && stat->parent == link().warden_pid());
+    for (const auto& child : workers_->children) ours = ours || (mark.empty() && stat->parent == child->link().warden_pid());
     if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }

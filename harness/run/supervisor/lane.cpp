@@ -149,6 +149,11 @@ Task<void> Lane::attempt_case(Attempt& a) {
   running_ = Running{number_, a.result.id, Phase::resolve, begin};
   Ended ended = resolve(a);
   spend(a, Phase::resolve, now_ns() - begin);
+  if (ended.kind == Kind::completed && !run_.options.hosts.empty()) {
+    ended.text = co_await reach_hosts();
+    if (!ended.text.empty()) ended.kind = Kind::error;
+    a.result.facts["hosts"] = run_.hosts_facts();
+  }
   if (ended.kind != Kind::completed) {
     decide(ended, std::nullopt, a.result);
   } else {
@@ -176,6 +181,11 @@ Ended Lane::resolve(Attempt& a) {
     ended.phase = Phase::resolve;
     ended.text = error.what();
     return ended;
+  }
+  if (!run_.options.hosts.empty()) {
+    ended.text = run_.fit_to_hosts(a.resolved);
+    ended.phase = Phase::registration;
+    if (!ended.text.empty()) ended.kind = Kind::skipped;
   }
   const auto aside = run_.set_aside.find(a.resolved.engine.plugin);
   if (aside != run_.set_aside.end()) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "case/written.hpp"
-#include "run/supervisor/checker_link.hpp"
+#include "run/supervisor/checkers.hpp"
 #include "run/supervisor/child.hpp"
 #include "run/supervisor/decide.hpp"
 #include "run/supervisor/loop.hpp"
@@ -55,7 +55,7 @@ class Lane {
   struct Workers {
     std::uint64_t id{0};
     std::string signature;
-    std::unique_ptr<Link> sandbox;                 ///< that they run in; null if this machine has none
+    std::vector<std::unique_ptr<Link>> links;      ///< their sandbox, or one on each host; {} if this machine has none
     std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
     std::vector<nlohmann::json> engines;           ///< their hello replies
     std::int64_t ran{0};
@@ -181,8 +181,10 @@ class Lane {
   void enter(Attempt& a, Phase phase);
   void add_output(Attempt& a, Child& child);
   std::string role_of(const Child& child) const;
-  /// For the current workers: the warden in their sandbox, or else the run's.
-  Link& link() const { return workers_->sandbox ? *workers_->sandbox : run_.link; }
+  /// For a current worker: the warden in its sandbox, or else that of its host.
+  Link& link(std::size_t side) const;
+  std::unique_ptr<Link> new_link(const Attempt& a, std::size_t side) const;
+  Task<std::string> reach_hosts();
   std::int64_t limit_ms(const ResolvedCase& resolved, Phase phase) const;
   void check_running() const;
   void spend(Attempt& a, Phase phase, std::int64_t since_ns);
@@ -190,7 +192,8 @@ class Lane {
   Run& run_;
   int number_;
   Signal wake_;
-  CheckerLink checker_;
+  Checkers checker_;
+  std::array<std::size_t, 2> met_{};           ///< starts of the hosts' links that this lane has seen
   std::unique_ptr<Workers> workers_;           ///< of the current case
   std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, least recently used first
   std::uint64_t next_workers_{1};

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -50,6 +51,16 @@ struct Run {
   Summary summary;
   std::exception_ptr error;  ///< of a handler of the caller: ends the run, and is thrown from run_cases
 
+  std::vector<std::unique_ptr<Link>> hosts{};  ///< producer's and consumer's if the run has any; null: this machine
+  std::array<int, 2> unreached{};              ///< failed starts in a row
+
+  /// The warden of the host of a side: the producer's is 0.
+  Link& home(std::size_t side) { return side < hosts.size() && hosts[side] ? *hosts[side] : link; }
+  /// Of both sides: {producer: {host, address, interface}, consumer: ...}. Null if the run has one host.
+  nlohmann::json hosts_facts() const;
+  /// Prepares a case for two hosts; "", or why it cannot run there.
+  std::string fit_to_hosts(ResolvedCase& resolved) const;
+
   std::optional<std::size_t> next();
   void emit(std::size_t job, CaseResult&& result);
   void fail(std::exception_ptr why) {
@@ -60,6 +71,11 @@ struct Run {
     if (handlers.on_message) handlers.on_message(line);
   }
 };
+
+/// Starts what the hosts need. Throws std::runtime_error if one of them cannot be reached, or is unlike this machine.
+void meet_hosts(Run& run);
+/// For a worker on one of them: its own address and its peer's, and for UCX the interface of the rail.
+void add_addresses(const nlohmann::json& hosts, const std::string& role, nlohmann::json& environment);
 
 /// The sandbox of a case: what its engine's entry requests, and paths that lie in folders that a sandbox replaces.
 process::Sandbox sandbox_of(const ResolvedCase& resolved, const Options& options);

@@ -13,10 +13,11 @@ constexpr std::int64_t stop_patience_ms = 10'000;  // the warden gives up earlie
 /// Stops workers; whatever happens, they are resumed.
 class Standstill {
  public:
-  /// `as_one`: they have a sandbox of their own, which stops as a whole.
-  Standstill(std::span<const std::unique_ptr<Child>> children, bool as_one) : children_(children) {
+  /// A sandbox stops as a whole.
+  explicit Standstill(std::span<const std::unique_ptr<Child>> children) : children_(children) {
     for (const auto& child : children) {
-      if (child->lost() || child->start_failure() || (as_one && !stopped_.empty())) continue;
+      const auto shares = [&](const Child* other) { return &other->link() == &child->link() && child->link().sandboxed(); };
+      if (child->lost() || child->start_failure() || std::ranges::any_of(stopped_, shares)) continue;
       child->stop();
       stopped_.push_back(child.get());
     }
@@ -50,7 +51,9 @@ class Standstill {
   }
 
   std::vector<std::string> orphans() const {
-    return stopped_.empty() ? std::vector<std::string>{} : stopped_.front()->orphans();
+    std::vector<std::string> all;
+    for (const Child* child : stopped_) all.insert(all.end(), child->orphans().begin(), child->orphans().end());
+    return all;
   }
 
  private:
@@ -63,7 +66,7 @@ class Standstill {
 /// The checker's answer, which nothing under test can have changed meanwhile. It may be asked nothing.
 Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, const json& reuse) {
   std::optional<Standstill> still;
-  if (workers_) still.emplace(workers_->children, workers_->sandbox != nullptr);
+  if (workers_) still.emplace(workers_->children);
   const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
   while (still && !still->complete() && now_ns() < patience) {
     check_running();
@@ -83,6 +86,7 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
 void Lane::note_code(Attempt& a) {
   json code = json::object();
   for (const auto& child : workers_->children) {
+    if (child->link().far()) continue;  // kvcts-host compared what is installed there
     std::vector<pid_t> processes = programs_of(*child);
     processes.push_back(child->pid());
     for (const pid_t process : processes)

@@ -92,6 +92,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   Loop loop;
   Link link(loop, programs + "/kvcts-warden", new_run_token());
   Run run(jobs, options, handlers, loop, link, programs);
+  meet_hosts(run);
 
   std::vector<std::unique_ptr<Lane>> lanes;
   std::vector<Task<void>> tasks;
@@ -130,6 +131,8 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     const std::int64_t now = now_ns();
     if (now >= next_memory) {
       link.watch();
+      for (const auto& host : run.hosts)
+        if (host) host->watch();
       for (const auto& lane : lanes) lane->watch_memory();
       next_memory = now + memory_watch_ns;
     }
@@ -149,6 +152,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   for (Task<void>& task : tasks) task.take();
   tasks.clear();
   lanes.clear();
+  run.hosts.clear();
   link.shut_down();
   if (run.error) std::rethrow_exception(run.error);
 

@@ -20,6 +20,7 @@
 #include "case/case.hpp"
 #include "case/result.hpp"
 #include "process/installation.hpp"
+#include "run/supervisor/child.hpp"
 
 namespace kvcts::supervisor {
 
@@ -54,7 +55,8 @@ struct Options {
   bool watch_asked{false};      ///< the user set watch_ms: applies also to cases that set another time, or need none
   std::size_t watch_all{8};     ///< watch every case of a run with at most this many
   std::uint64_t watch_every{
-      64};  ///< in a larger run watch the first case per engine and direction, and one in this many by id
+      64};                  ///< in a larger run watch the first case per engine and direction, and one in this many by id
+  std::vector<Host> hosts;  ///< {}, or the producer's and the consumer's
   std::vector<std::string> hidden;  ///< folders hidden from code under test: the run's own
   bool hold{false};                 ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};                ///< take stacks on a hang
@@ -102,7 +104,8 @@ struct Interrupted {};
 /// write: the suite's own engine memcpy copies in the calling thread.
 std::int64_t watch_ms(const ResolvedCase& resolved, const Options& options);
 
-/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and
+/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors),
+/// std::runtime_error if a host cannot be reached, and
 /// whatever a handler throws (the run then ends with all its processes; jobs without a result have none).
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers);
 

@@ -100,9 +100,8 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     enter(a, Phase::registration);
     std::vector<Request> requests;
     std::vector<json> replies;
-    if (run_.sandboxes)
-      workers_->sandbox = std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(),
-                                                 sandbox_of(a.resolved, run_.options));
+    for (std::size_t side = 0; run_.sandboxes && side < std::max<std::size_t>(1, run_.hosts.size()); ++side)
+      workers_->links.push_back(new_link(a, side));
     const std::vector<std::string> roles =
         engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
     for (const std::string& role : roles) {
@@ -111,12 +110,14 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       Child::Spec spec;
       spec.name = "lane" + std::to_string(number_) + "/worker" + std::to_string(ordinal);
       spec.argv = {run_.programs + "/kvcts-worker", role, spec.name};
+      const std::size_t side = role == "consumer" ? 1 : 0;
       spec.environment = engine.environment;
+      if (!run_.hosts.empty()) add_addresses(run_.hosts_facts(), role, spec.environment);
       spec.mark = run_.link.run() + "/" + std::to_string(number_) + "/" + std::to_string(ordinal);
       spec.memory_limit = run_.options.memory_limit;
       spec.status_page = true;
       spec.max_frame_bytes = worker_frame_limit;
-      workers_->children.push_back(std::make_unique<Child>(run_.loop, link(), wake_, spec));
+      workers_->children.push_back(std::make_unique<Child>(run_.loop, link(side), wake_, spec));
       json hello = {{"op", WorkerRequest::hello}, {"role", role}, {"name", spec.name}};
       if (is_program(a.resolved))
         hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
@@ -144,7 +145,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
   else if (workers_->engines[0].contains("version"))
     a.result.facts["engine_version"] = workers_->engines[0]["version"];
   if (!is_program(a.resolved)) note_claims(a, workers_->engines[0].value("device_facts", json::object()));
-  if (!a.resolved.grants.empty() && workers_->sandbox) a.result.facts["granted"] = a.resolved.grants;
+  if (!a.resolved.grants.empty() && !workers_->links.empty()) a.result.facts["granted"] = a.resolved.grants;
   if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
   for (const auto& child : workers_->children) {
     child->out().clear();
