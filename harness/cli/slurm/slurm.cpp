@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "cli/exit.hpp"
+#include "cli/program.hpp"
 #include "cli/report/text.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/slurm/steps.hpp"
@@ -39,37 +40,11 @@ int places_here(int jobs) {
 
 fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
 
-/// This call, with the program's whole path.
-std::vector<std::string> call() {
-  std::vector<std::string> words = command_line();
-  words[0] = fs::read_symlink("/proc/self/exe").string();
-  return words;
-}
-
-/// The words of a call that are a step's: without the head's options, each of which is `--name value` or `--name=value`.
-std::vector<std::string> of_a_step(std::vector<std::string> words) {
-  const auto takes = [](const std::string& word, std::initializer_list<const char*> names) {
-    return std::ranges::any_of(names, [&](const std::string name) { return word == name || word.starts_with(name + "="); });
-  };
-  const auto verb = static_cast<std::size_t>(std::ranges::find(words, "run") - words.begin());
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--print" || word == "--json" || i == verb) continue;
-    if (takes(word, {"--on", "--shards", "--sbatch-option", "--out"})) {
-      i += word.find('=') == std::string::npos;
-      continue;
-    }
-    out.push_back(word);
-  }
-  return out;
-}
-
 std::string script(const Options& options) {
   std::string text = "#!/bin/bash\n#SBATCH --job-name=kvcts --no-kill --requeue\n";
   for (const auto& one : options.sbatch) text += "#SBATCH " + one + "\n";
   text += "cd " + report::shell_word(fs::current_path().string()) + "\nexec";
-  for (const auto& word : call())
+  for (const auto& word : this_call())
     if (word != "--print") text += " " + report::shell_word(word);
   return text + "\n";
 }
@@ -77,7 +52,7 @@ std::string script(const Options& options) {
 [[noreturn]] void allocate(const Options& options) {
   std::vector<std::string> words{"salloc", "--quiet", "--no-kill", "--job-name=kvcts"};
   words.insert(words.end(), options.sbatch.begin(), options.sbatch.end());
-  for (const auto& word : call()) words.push_back(word);
+  for (const auto& word : this_call()) words.push_back(word);
   std::cout.flush();
   std::vector<char*> argv = process::pointers_to(words);
   ::execvp(argv[0], argv.data());
@@ -126,8 +101,9 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
   if (fs::exists(out)) throw UsageError(out.string() + ": already exists; choose another folder for the run");
   const int shards = options.shards > 0 ? options.shards : 2 * places_here(run.jobs);
-  Job job{of_a_step(call()), static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), plan.items().size())),
-          run.jobs, std::ssize(plan.items()), (parts / "times").string()};
+  Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
+          static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), plan.items().size())), run.jobs,
+          std::ssize(plan.items()), (parts / "times").string()};
   if (unfinished(out)) {  // requeued, or its head has died
     const Job began = read_job(parts);
     if (began.program != job.program || (options.shards > 0 && began.shards != job.shards))

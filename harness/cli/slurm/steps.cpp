@@ -1,23 +1,18 @@
 #include "cli/slurm/steps.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <fstream>
 #include <sstream>
-#include <system_error>
 #include <thread>
 
 #include "cli/exit.hpp"
+#include "cli/program.hpp"
 #include "cli/report/text.hpp"
-#include "process/pointers.hpp"
 #include "run/store/reader.hpp"
 
 namespace kvcts::cli::slurm {
@@ -39,34 +34,6 @@ constexpr const char* begin = R"(printf '%s %s\n' "$SLURMD_NODENAME" "$SLURM_STE
 (while sleep 1 && kill -0 $$ && echo; do :; done) 2> /dev/null &
 exec "$@")";
 
-/// Starts a program whose output goes to `log` ("": nowhere). It ends when this process does, by SIGTERM.
-pid_t start_program(std::vector<std::string> words, const fs::path& log) {
-  std::vector<char*> argv = process::pointers_to(words);
-  const pid_t parent = ::getpid(), pid = ::fork();
-  if (pid < 0) throw std::system_error(errno, std::generic_category(), "cannot start " + words[0]);
-  if (pid > 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(1);
-  const int out = ::open(log.empty() ? "/dev/null" : log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (const int in = ::open("/dev/null", O_RDONLY); in >= 0) ::dup2(in, STDIN_FILENO);
-  ::dup2(out, STDOUT_FILENO), ::dup2(out, STDERR_FILENO);
-  ::execvp(argv[0], argv.data());
-  ::_exit(127);
-}
-
-int run_program(const std::vector<std::string>& words, const fs::path& log = {}) {
-  int status = 0;
-  ::waitpid(start_program(words, log), &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 /// The last "done/planned" with which a line of a log begins.
 std::int64_t cases_done(const fs::path& log) {
   std::istringstream lines(text_of(log));
@@ -77,14 +44,6 @@ std::int64_t cases_done(const fs::path& log) {
     if (error == std::errc{} && end != line.data() + line.size() && *end == '/') done = value;
   }
   return done;
-}
-
-std::string last_words(const fs::path& log) {
-  std::istringstream lines(text_of(log));
-  std::string last;
-  for (std::string line; std::getline(lines, line);)
-    if (!line.empty()) last = line;
-  return last.empty() ? "it said nothing" : last;
 }
 
 /// Where the step of this log was, and its number.
@@ -181,7 +140,7 @@ void Steps::listen(Step& step) {
 
 void Steps::ended(Step& step, int status) {
   step.srun = 0;
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = exit_code(status);
   const auto [node, number] = place_of(log(step));
   step.over = is_over(step);
   if (!step.over && !number.empty()) {
