@@ -31,6 +31,7 @@ INTERNAL = {
     "KVCTS_FRONT_OF",
     "KVCTS_LIFELINE",
     "KVCTS_WORKER",
+    "KVCTS_PAIR_PROGRAM",  # by a test: what runs a pair of hosts
     "KVCTS_HOSTILE_LOAD",
     "KVCTS_FAKE_DEVICES",
     "KVCTS_FAKE_CAPABILITY",

@@ -1,6 +1,7 @@
 # Turns the page's files into one C++ source. SCRIPTS: names of the scripts, in the order in which they stand on the page.
 file(READ ${FOLDER}/index.html page)
 file(READ ${FOLDER}/certificate.html certificate)
+file(READ ${FOLDER}/pairs.html pairs)
 file(READ ${FOLDER}/report.css style)
 set(script "")
 foreach(name IN LISTS SCRIPTS)
@@ -10,7 +11,8 @@ endforeach()
 set(text
     "// Generated from reports/templates; change those files.\n#include \"cli/report/template.hpp\"\n\n")
 string(APPEND text "namespace kvcts::report {\n")
-foreach(part IN ITEMS page:page_template certificate:certificate_template style:page_style script:page_script)
+foreach(part IN ITEMS page:page_template certificate:certificate_template pairs:pairs_template style:page_style
+    script:page_script)
   string(REPLACE ":" ";" part ${part})
   list(GET part 0 variable)
   list(GET part 1 function)

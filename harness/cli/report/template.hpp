@@ -16,5 +16,6 @@ std::string_view page_template();         ///< index.html
 std::string_view page_style();            ///< report.css
 std::string_view page_script();           ///< *.js, one after the other
 std::string_view certificate_template();  ///< certificate.html
+std::string_view pairs_template();        ///< pairs.html
 
 }  // namespace kvcts::report

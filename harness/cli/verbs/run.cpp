@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/hosts/hosts.hpp"
+#include "cli/hosts/pairs.hpp"
 #include "cli/product.hpp"
 #include "cli/slurm/slurm.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -16,6 +17,7 @@ Action declare(Command& command, const Globals& globals) {
   auto with = std::make_shared<std::vector<std::string>>();
   auto on = std::make_shared<std::string>();
   auto slurm = std::make_shared<slurm::Options>();
+  auto pairs = std::make_shared<std::string>();
   declare_selection(command, o->select);
   declare_subjects(command, o->select);
   command
@@ -91,26 +93,35 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--print", slurm->print, "Print a script for sbatch that does the same, and run nothing")
       .needs(on_option);
   on_option.excludes(hosts_option);
+  command
+      .add_option("--pairs", *pairs,
+                  "Run the selection over pairs of --hosts A,B,C,...: all of them, or as many as it takes to find one bad "
+                  "host or link. Writes a matrix to --out")
+      .one_of({"all", "find"})
+      .type_name("all|find")
+      .needs(hosts_option)
+      .excludes(on_option);
   for (const char* flag : {"--shard", "--shard-times", "--budget", "--max-failures"})
     on_option.excludes(command.option(flag));
   command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag :
-       {"--suite", "--engine",    "--connector", "--store",  "--id",          "--where",          "--failed",
-        "--draw",  "--draw-seed", "--cover",     "--shard",  "--shard-times", "--budget",         "--file",
-        "--with",  "--out",       "--seed",      "--rotate", "--repeat",      "--retry-failures", "--on"}) {
+       {"--suite",     "--engine", "--connector", "--store",          "--id",     "--where", "--failed", "--draw",
+        "--draw-seed", "--cover",  "--shard",     "--shard-times",    "--budget", "--file",  "--with",   "--out",
+        "--seed",      "--rotate", "--repeat",    "--retry-failures", "--on",     "--pairs"}) {
     resume.excludes(command.option(flag));
   }
-  return [o, with, on, slurm, &globals] {
+  return [o, with, on, slurm, pairs, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
     take_subjects(o->select);
-    hosts::parse(o->hosts);  // wrong ones before anything else
+    if (pairs->empty()) hosts::parse(o->hosts);  // wrong ones before anything else
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
         o->select.where.empty() && o->select.failed.empty()) {
       throw UsageError(
           "expected a selection: --suite, --engine, --connector, --store, --id, --where, --failed or --file (`kvcts list "
           "--help`), or --resume");
     }
+    if (!pairs->empty()) return hosts::run_pairs(*o, *pairs);
     const bool of_slurm = !o->resume.empty() && slurm::unfinished(o->resume);
     o->cases = o->resume.empty() || of_slurm ? globals.cases : take_up(o->resume, globals.cases);
     const catalogue::Catalogue cat(catalogue::find_cases(o->cases), additions_here(o->cases));
