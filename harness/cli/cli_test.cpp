@@ -93,6 +93,28 @@ TEST(Selection, ShardsAreChecked) {
     EXPECT_THROW(query(wrong), UsageError) << wrong;
 }
 
+TEST(Selection, AShardMayBeAFile) {
+  const store::sample::TemporaryDirectory folder;
+  SelectOptions o;
+  o.suites = {"smoke"};
+  matrix::Query query = query_of(o);
+  query.shards = 3;
+  const catalogue::Catalogue cat(checkout::source() + "/cases");
+  const matrix::Selection whole = matrix::select(cat, query_of(o));
+  write_shards(whole, query, folder.path());
+  o.shard = "2/3";
+  const matrix::Selection by_hash = matrix::select(cat, query_of(o));
+  o.shard = (folder.path() / "2.shard").string();
+  EXPECT_EQ(selection_from_text(to_text(o)).shard, o.shard);
+  const matrix::Query read = query_of(o);
+  EXPECT_EQ(std::pair(read.shard, read.shards), std::pair(2, 3));
+  EXPECT_EQ(matrix::select(cat, read).places(), by_hash.places());
+  std::ofstream(o.shard) << "{}";
+  EXPECT_THROW(query_of(o), UsageError);
+  o.shard = "nowhere.shard";
+  EXPECT_THROW(query_of(o), UsageError);
+}
+
 /// A run of these results, or of one case that nothing has decided.
 std::string stored_run(const std::filesystem::path& folder, const std::vector<CaseResult>& results) {
   store::RunInfo info = store::sample::info();

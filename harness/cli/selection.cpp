@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cli/exit.hpp"
 #include "cli/product.hpp"
@@ -13,7 +15,12 @@
 #include "cli/stored.hpp"
 
 namespace kvcts::cli {
+
+using nlohmann::json;
+
 namespace {
+
+constexpr const char* shard_file = ".shard";  // the name of a shard's file ends so
 
 /// Puts into the query what did not end as expected in the run of --failed. Where nothing else says where cases come from,
 /// they come from where that run had them.
@@ -32,7 +39,31 @@ void add_failed(matrix::Query& query, const SelectOptions& options) {
   for (const auto& file : report::repro_from_json(info.repro).files) query.files.emplace_back(file);
 }
 
+void take_part(matrix::Query& query, const std::string& file) {
+  try {
+    const json text = json::parse(std::ifstream(file));
+    query.shard = text.at("shard"), query.shards = text.at("shards");
+    query.part.whole = text.at("whole"), query.part.cut = text.at("cut");
+    for (const json& one : text.at("cases")) query.part.cases.push_back({one.at(0), one.at(1), one.at(2)});
+  } catch (const json::exception& error) {
+    throw UsageError(fmt::format("{}: expected a shard of kvcts run --on slurm, found {}", file, error.what()));
+  }
+}
+
 }  // namespace
+
+void write_shards(const matrix::Selection& whole, const matrix::Query& query, const std::filesystem::path& folder) {
+  const std::vector<matrix::Part> parts = matrix::parts_of(whole, query);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    json cases = json::array();
+    for (const auto& one : parts[i].cases) cases.push_back({one.place, one.suite, one.id});
+    std::ofstream(folder / (std::to_string(i + 1) + shard_file)) << json{{"shard", i + 1},
+                                                                         {"shards", query.shards},
+                                                                         {"whole", parts[i].whole},
+                                                                         {"cut", parts[i].cut},
+                                                                         {"cases", std::move(cases)}};
+  }
+}
 
 void declare_selection(Command& command, SelectOptions& options) {
   command.add_option("--suite", options.suites, "Suite to take cases from (`kvcts list` shows them); repeatable")
@@ -100,6 +131,7 @@ matrix::Query query_of(const SelectOptions& options) {
   for (const auto& file : options.files) query.files.emplace_back(file);
   if (!options.failed.empty()) opening([&] { add_failed(query, options); });
   if (options.shard.empty()) return query;
+  if (options.shard.ends_with(shard_file)) return take_part(query, options.shard), query;
   if (!options.shard_times.empty()) query.times_ns = Rotation(options.shard_times).times_ns();
   const char *at = options.shard.data(), *end = at + options.shard.size();
   const auto first = std::from_chars(at, end, query.shard);
@@ -124,7 +156,8 @@ std::string to_text(const SelectOptions& options) {
   if (options.draw > 0 && options.draw_seed != SelectOptions().draw_seed)
     add("--draw-seed", std::to_string(options.draw_seed));
   if (options.cover > 0) add("--cover", std::to_string(options.cover));
-  if (!options.shard.empty()) add("--shard", options.shard);
+  const bool in_file = options.shard.ends_with(shard_file);
+  if (!options.shard.empty()) add("--shard", in_file ? std::filesystem::absolute(options.shard).string() : options.shard);
   if (!options.shard_times.empty()) add("--shard-times", std::filesystem::absolute(options.shard_times).string());
   if (options.budget > 0) add("--budget", fmt::format("{}", options.budget));
   for (const auto& f : options.files) add("--file", std::filesystem::absolute(f).string());

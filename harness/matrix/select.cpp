@@ -146,6 +146,35 @@ class Gatherer {
     suite_ = 0;
   }
 
+  /// Only these, in their order.
+  void add_part(const Part& part, const std::vector<fs::path>& files) {
+    std::map<std::string, std::uint16_t> suites{{"", std::uint16_t{0}}};
+    std::unordered_map<std::string, Item> written;
+    const auto written_item = [&](const std::string& id) {
+      if (const auto found = written.find(id); found != written.end()) return found->second;
+      const auto& suite = state_.suites[suite_];
+      for (const auto& glob : suite ? suite->files : std::vector<std::string>()) add_files(*suite, glob);
+      for (const auto& file : suite ? std::vector<fs::path>() : files) add_file(file, "");
+      if (!suite && !seen_ids_.contains(id)) add_written(id);
+      for (const Item& item : state_.items)
+        if (item.written) written.emplace(state_.id(item), item);
+      return written.at(id);
+    };
+    std::vector<Item> items;
+    for (const auto& [place, suite, id] : part.cases) {
+      const auto [at, fresh] = suites.try_emplace(suite, static_cast<std::uint16_t>(state_.suites.size()));
+      if (fresh) state_.suites.push_back(&catalogue_.suites().at(suite));
+      suite_ = at->second;
+      if (is_matrix_id(id))
+        add_id(id), items.push_back(state_.items.back());
+      else
+        items.push_back(written_item(id)), items.back().suite = suite_;
+      state_.places.push_back(place);
+    }
+    state_.items = std::move(items);
+    state_.whole = part.whole, state_.cut = part.cut;
+  }
+
   /// A case whose whole id is written out.
   void add_id(const std::string& id) {
     if (!is_matrix_id(id)) return add_written(id);
@@ -420,15 +449,21 @@ std::vector<int> by_time(const State& state, const Query& query) {
   return shard_of;
 }
 
-void take_shard(State& state, const Query& query) {
+/// The shard of each item, from 0, and the digest of a cut by time.
+std::pair<std::vector<int>, std::uint64_t> shards_of(const State& state, const Query& query) {
   std::vector<int> shard_of;
   if (query.times_ns.empty()) {
     for (const Item& item : state.items)
       shard_of.push_back(static_cast<int>(id_hash(without_arch(state.id(item))) % static_cast<std::uint64_t>(query.shards)));
-  } else {
-    shard_of = by_time(state, query);
-    state.cut = XXH3_64bits(shard_of.data(), shard_of.size() * sizeof(int));
+    return {shard_of, 0};
   }
+  shard_of = by_time(state, query);
+  return {shard_of, XXH3_64bits(shard_of.data(), shard_of.size() * sizeof(int))};
+}
+
+void take_shard(State& state, const Query& query) {
+  std::vector<int> shard_of;
+  std::tie(shard_of, state.cut) = shards_of(state, query);
   std::vector<Item> kept;
   for (std::size_t i = 0; i < shard_of.size(); ++i) {
     if (shard_of[i] == query.shard - 1) kept.push_back(state.items[i]), state.places.push_back(static_cast<std::int64_t>(i));
@@ -467,7 +502,9 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   const bool all_written_out =
       !query.ids.empty() && std::none_of(query.ids.begin(), query.ids.end(), [](const auto& id) { return is_glob(id); });
   std::vector<std::string> globs;
-  if (query.draw == 0 && query.suites.empty() && query.files.empty() && !query.failed.anywhere && all_written_out) {
+  if (query.part.whole > 0) {
+    gatherer.add_part(query.part, query.files);
+  } else if (query.draw == 0 && query.suites.empty() && query.files.empty() && !query.failed.anywhere && all_written_out) {
     for (const auto& id : query.ids) gatherer.add_id(id);
   } else {
     std::vector<std::string> suites = query.suites;
@@ -489,8 +526,8 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   }
   if (where) narrow(*state, by_expression(*state, where), "the expression '" + query.where + "'");
   if (!query.failed.run.empty()) narrow(*state, by_failed(*state, query.failed), "what failed in " + query.failed.run);
-  if (query.cover > 0) cover_items(*state, query.cover);
-  if (query.shards > 1) take_shard(*state, query);
+  if (query.part.whole == 0 && query.cover > 0) cover_items(*state, query.cover);
+  if (query.part.whole == 0 && query.shards > 1) take_shard(*state, query);
   if (query.budget_s > 0) {
     double spent = 0;
     const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) {
@@ -504,6 +541,15 @@ Selection select(const Catalogue& catalogue, const Query& query) {
     }
   }
   return Selection(std::move(state));
+}
+
+std::vector<Part> parts_of(const Selection& whole, const Query& query) {
+  const auto [shard_of, cut] = shards_of(*whole.state_, query);
+  std::vector<Part> parts(static_cast<std::size_t>(query.shards), Part{std::ssize(shard_of), cut, {}});
+  for (std::size_t i = 0; i < shard_of.size(); ++i)
+    parts[static_cast<std::size_t>(shard_of[i])].cases.push_back(
+        {static_cast<std::int64_t>(i), whole.suite(i), whole.id(i)});
+  return parts;
 }
 
 // ---- what a selection reports --------------------------------------------------------------------------------------

@@ -20,6 +20,17 @@ struct Failed {
   bool anywhere{false};          ///< also those that no suite and no file of the query holds: they must exist
 };
 
+/// The cases of one shard, as parts_of() found them.
+struct Part {
+  struct Case {
+    std::int64_t place;  ///< among the cases of all shards
+    std::string suite, id;
+  };
+  std::int64_t whole{0};  ///< 0: there is no such list
+  std::uint64_t cut{0};
+  std::vector<Case> cases;
+};
+
 struct Query {
   std::vector<std::string> suites;  ///< empty: fully written ids are found anywhere; else "smoke", or "full" when there is
                                     ///< an id glob or an expression
@@ -32,6 +43,7 @@ struct Query {
   int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
   std::map<std::string, std::int64_t> times_ns;  ///< that cases took, by id: shards are cut so that each takes as long
+  Part part;           ///< of this shard, already selected: nothing but the budget narrows it, and nothing is enumerated
   double budget_s{0};  ///< > 0: only as many of the first cases as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;  ///< case files beside (or instead of) suites
 };
@@ -74,12 +86,16 @@ class Selection {
   const Space& space() const;
 
  private:
+  friend std::vector<Part> parts_of(const Selection& whole, const Query& query);
   std::shared_ptr<const State> state_;
 };
 
 /// Throws Error on an unknown suite, id, axis, value or fact, on a bad file, and on a shard or budget out of range. An empty
 /// result is not an error here. The catalogue must outlive the selection.
 Selection select(const Catalogue& catalogue, const Query& query);
+
+/// The parts of a whole selection for all `query.shards`, each what select() takes of the same query for that shard.
+std::vector<Part> parts_of(const Selection& whole, const Query& query);
 
 /// Axis values of a case, as expressions and facts()["axes"] see them: matrix points by their axes, hand-written cases as
 /// far as they have them, with geometry values that the case replaces as "geometry.heads".

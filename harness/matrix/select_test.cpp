@@ -219,6 +219,41 @@ TEST(Select, ShardsAreCutByMeasuredTime) {
   EXPECT_TRUE(select(committed(), query).empty());
 }
 
+// A step that is given its part has of each case what it would have selected itself.
+TEST(Select, PartsAreWhatShardsSelect) {
+  std::vector<Query> queries(5);
+  queries[0].suites = {"smoke", "crash"};
+  queries[0].times_ns["kv/producer=vllm-fa-nhd"] = 1'000'000'000;
+  queries[1].suites = {"drawn"}, queries[1].draw = 60;
+  queries[2].suites = {"smoke"}, queries[2].cover = 2;
+  queries[3].suites = {"smoke"}, queries[3].ids = {"*ucx*", "faults/*"};
+  queries[4].ids = {"seeds/xformers-t4#wrong-inner-order", "kv/producer=vllm-fa-nhd"};
+  for (Query& query : queries) {
+    const Selection whole = select(committed(), query);
+    query.shards = 3;
+    const std::vector<Part> parts = parts_of(whole, query);
+    std::size_t cases = 0;
+    for (query.shard = 1; query.shard <= 3; ++query.shard) {
+      Query given = query;
+      given.part = parts.at(static_cast<std::size_t>(query.shard) - 1);
+      const Selection searched = select(committed(), query), part = select(committed(), given);
+      EXPECT_EQ(part.places(), searched.places());
+      EXPECT_EQ(std::pair(part.whole(), part.cut()), std::pair(searched.whole(), searched.cut()));
+      ASSERT_EQ(part.size(), searched.size());
+      cases += part.size();
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        EXPECT_EQ(part.id(i), searched.id(i));
+        EXPECT_EQ(part.facts(i), searched.facts(i));
+        EXPECT_EQ(part.spec(i).deadlines_ms, searched.spec(i).deadlines_ms);
+        EXPECT_EQ(part.spec(i).declared_by, searched.spec(i).declared_by);
+        EXPECT_EQ(part.declared(i).has_value(), searched.declared(i).has_value());
+        EXPECT_EQ(part.optional(i, {"ucx"}), searched.optional(i, {"ucx"}));
+      }
+    }
+    EXPECT_EQ(cases, whole.size());
+  }
+}
+
 // Points that run, with many values on every axis; a redraw repeats them, a larger draw includes them, and shards add up.
 TEST(Select, DrawsRandomPoints) {
   Query query = suite("drawn");

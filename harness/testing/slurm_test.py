@@ -26,25 +26,25 @@ from kvtest import KVCTS, kvcts
 HOLD = 900  # s; for one run, on a crowded machine
 
 
-def processes(wanted: Callable[[list[bytes]], bool]) -> list[int]:
-    """Those of the program kvcts whose words are wanted."""
-    out = []
+def processes(out: Path, wanted: Callable[[list[bytes]], bool]) -> list[int]:
+    """Those of the program kvcts whose words are wanted, of this run: another test may run beside this one."""
+    found = []
     for status in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = status.read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[0].endswith(b"kvcts") and wanted(words):
-            out.append(int(status.parent.name))
-    return out
+        if words[0].endswith(b"kvcts") and any(word.startswith(bytes(out)) for word in words) and wanted(words):
+            found.append(int(status.parent.name))
+    return found
 
 
-def step_programs() -> list[int]:
+def step_programs(out: Path) -> list[int]:
     """Processes of kvcts that are steps' own, not their workers."""
-    return processes(lambda words: words[1:2] == [b"run"] and bool({b"--shard", b"--resume"} & set(words)))
+    return processes(out, lambda words: words[1:2] == [b"run"] and bool({b"--shard", b"--resume"} & set(words)))
 
 
-def disturb(fleet: slurm.Cluster, drawn: random.Random, number: int) -> str:
+def disturb(fleet: slurm.Cluster, out: Path, drawn: random.Random, number: int) -> str:
     """One of the ways in turn; "": there was nothing to kill."""
     name = drawn.choice(list(fleet.nodes))
     how = number % 4
@@ -56,7 +56,7 @@ def disturb(fleet: slurm.Cluster, drawn: random.Random, number: int) -> str:
         fleet.start_slurmd(name)
         return f"slurmd on {name}"
     if how == 2:
-        if not (programs := step_programs()):
+        if not (programs := step_programs(out)):
             return ""
         subprocess.run(["kill", "-KILL", str(drawn.choice(programs))], check=False)
         return "kvcts of a step"
@@ -88,10 +88,10 @@ def run(fleet: slurm.Cluster, selection: list[str], out: Path, shards: int, kill
         assert state in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"), (
             f"{state}\n{Path(f'{out}.log').read_text()[-3000:]}"
         )
-        if state != "RUNNING" or not step_programs():
+        if state != "RUNNING" or not step_programs(out):
             continue
         if len(done) < kills:
-            done += [words for words in [disturb(fleet, drawn, len(done))] if words]
+            done += [words for words in [disturb(fleet, out, drawn, len(done))] if words]
         elif not requeued:
             fleet.requeue(job)
             requeued = True
@@ -117,7 +117,7 @@ def out_parts(out: Path) -> Path:
 
 
 def heads(out: Path) -> list[int]:
-    return processes(lambda words: b"--on" in words and str(out).encode() in words)
+    return processes(out, lambda words: b"--on" in words)
 
 
 def main() -> None:

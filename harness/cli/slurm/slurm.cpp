@@ -14,7 +14,7 @@
 #include "cli/exit.hpp"
 #include "cli/program.hpp"
 #include "cli/report/text.hpp"
-#include "cli/run/plan.hpp"
+#include "cli/run/rotation.hpp"
 #include "cli/slurm/steps.hpp"
 #include "cli/stored.hpp"
 #include "process/installation.hpp"
@@ -76,7 +76,7 @@ Job read_job(const fs::path& parts) {
   std::ifstream in(parts / "job.json");
   const json text = json::parse(in, nullptr, false);
   try {
-    return {text.at("program"), text.at("shards"), text.at("jobs"), text.at("cases"), text.at("times")};
+    return {text.at("program"), text.at("shards"), text.at("jobs"), text.at("cases")};
   } catch (const json::exception& error) {
     throw UsageError(fmt::format("{}: expected what a run of Slurm was asked, found {}; start a new run",
                                  (parts / "job.json").string(), error.what()));
@@ -95,15 +95,16 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   }
   for (const char* program : {"salloc", "srun"})
     if (!is_here(program)) throw UsageError(fmt::format("no Slurm here: {} is not in PATH; leave out --on slurm", program));
-  const Plan plan(catalogue, query_of(run.select), {run.seed, run.require});
-  if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
+  matrix::Query query = query_of(run.select);
+  const matrix::Selection selection = matrix::select(catalogue, query);
+  if (selection.empty()) throw NothingSelected(selection.why_empty());
   if (!in_allocation()) allocate(options);
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
   if (fs::exists(out)) throw UsageError(out.string() + ": already exists; choose another folder for the run");
   const int shards = options.shards > 0 ? options.shards : 2 * places_here(run.jobs);
-  Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
-          static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), plan.items().size())), run.jobs,
-          std::ssize(plan.items()), (parts / "times").string()};
+  const Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
+                static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), selection.size())), run.jobs,
+                static_cast<std::int64_t>(selection.size())};
   if (unfinished(out)) {  // requeued, or its head has died
     const Job began = read_job(parts);
     if (began.program != job.program || (options.shards > 0 && began.shards != job.shards))
@@ -112,13 +113,11 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
     return finish(catalogue, began, out, run.json);
   }
   fs::create_directories(parts);
-  if (!run.rotate.empty() && fs::exists(run.rotate)) fs::copy_file(run.rotate, job.times);
-  std::ofstream(parts / "job.json.new") << json{
-      {"program", job.program},
-      {"shards", job.shards},
-      {"jobs", job.jobs},
-      {"cases", job.cases},
-      {"times", job.times}}.dump(1);
+  query.shards = job.shards;
+  if (!run.rotate.empty()) query.times_ns = Rotation(run.rotate).times_ns();
+  write_shards(selection, query, parts);
+  std::ofstream(parts / "job.json.new")
+      << json{{"program", job.program}, {"shards", job.shards}, {"jobs", job.jobs}, {"cases", job.cases}}.dump(1);
   fs::rename(parts / "job.json.new", parts / "job.json");
   return finish(catalogue, job, out, run.json);
 }

@@ -1,7 +1,7 @@
 // kvcts run --on slurm: one allocation, shards of the selection as steps in it, and one run at the end.
 //
-//   head   kvcts run --on slurm, in the allocation: plans, starts and watches steps, merges
-//   step   srun ... kvcts run --shard I/N: a run in OUT.parts/I, in a folder that all nodes share
+//   head   kvcts run --on slurm, in the allocation: selects, cuts, starts and watches steps, merges
+//   step   srun ... kvcts run --shard OUT.parts/I.shard: a run in OUT.parts/I, in a folder that all nodes share
 //
 // A step that is lost (its node, its slurmstepd, preemption) left a run: the next step takes that up with --resume, on
 // another node if there is one. So no case is lost, and none counted twice. The same holds for the head: OUT.parts/job.json

@@ -121,8 +121,7 @@ void Steps::start(Step& step) {
     words.insert(words.end(), {"--resume", folder(step).string(), "--jobs", std::to_string(job_.jobs)});
   } else {
     words.insert(words.end(), job_.program.begin() + 1, job_.program.end());
-    words.insert(words.end(), {"--shard", fmt::format("{}/{}", step.shard, job_.shards), "--shard-times", job_.times,
-                               "--out", folder(step).string()});
+    words.insert(words.end(), {"--shard", folder(step).string() + ".shard", "--out", folder(step).string()});
   }
   step.srun = start_program(words, log(step));
   step.heard = 0, step.when = std::chrono::steady_clock::now();

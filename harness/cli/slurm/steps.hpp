@@ -17,7 +17,6 @@ struct Job {
   std::vector<std::string> program;  ///< and its words, without what is the head's
   int shards{1}, jobs{1};
   std::int64_t cases{0};
-  std::string times;  ///< file by which shards are cut, the same for every step; see --shard-times
 };
 
 /// Places for steps of `jobs` cores in an allocation, by its SLURM_JOB_CPUS_PER_NODE ("2(x3),4": 10 cores).
