@@ -11,14 +11,15 @@ usage: ./run_suite.sh [OPTION...]
            --changed: the quick tests of the rooms that differ from REV (default: main). --sanitized: all tests, then all
            again under ASan and UBSan. Prints where the time went; the last line is "N passed, N failed[, N skipped]".
        ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--history FILE]
-           [--rotate FILE]
+           [--rotate FILE] [--on slurm [--shards N] [--sbatch-option OPTION]...]
            Build, run the suites nightly, connectors, engines, engine-faults, vllm, sglang, stores and lmcache, then the
            tests that are too long for the self-test. A suite whose packages were never installed is not planned, and the
            report says so.
            --shard: one part of each suite, and the tests with the first part (kvcts merge joins the parts).
            --budget: what fits into that time, least recently run first (--rotate: the file that remembers,
            runs/rotation.json), without those tests. --since: the --out of an earlier night, to report what changed.
-           --history: add the night to this file, and report what all its nights say.
+           --history: add the night to this file, and report what all its nights say. --on slurm: run each suite on the
+           nodes of the Slurm allocation that this runs in, else of one that it asks for (reports/guide/slurm.md).
        ./run_suite.sh [OPTION...] pages [NAME...]
            Build with the laboratory and write the pages about the suite itself into build/pages.
        ./run_suite.sh [OPTION...] install      Only install.

@@ -2,12 +2,13 @@
 line, one exit status.
 
     suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR] [--history FILE]]
-              [--shard I/N [--shard-times FILE]] [--out DIR]
+              [--shard I/N [--shard-times FILE] | --on slurm [--shards N] [--sbatch-option OPTION]...] [--out DIR]
 
 Without --night: the suites for a first look. --night: those of the night, then the tests that the self-test has no
 time for (with --shard only in the first one, with --budget not at all). --budget 30m is divided by the suites'
 estimated times; cases not seen for longest run first, by the file of --rotate (runs/rotation.json), which records
-every night. --since: the --out of an earlier night; every report says what changed. --history: the night is added to
+every night. --on slurm: each suite by `kvcts run --on slurm`, in the allocation that this runs in, else in one of its
+own. --since: the --out of an earlier night; every report says what changed. --history: the night is added to
 this file, every page shows the nights before, and the log ends with what they say together. A suite whose packages were
 never installed is reported as not planned. Called by run_suite.sh. Standard library only. Exit status: the worst of
 all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted."""
@@ -189,12 +190,20 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-engines", action="store_true")
     parser.add_argument("--shard", type=shard)
     parser.add_argument("--shard-times", type=lambda text: Path(text).absolute())
+    parser.add_argument("--on", choices=["slurm"])
+    parser.add_argument("--shards", type=int)
+    parser.add_argument("--sbatch-option", action="append", default=[])
     parser.add_argument("--out", type=folder)
     parser.add_argument("--budget", type=budget)
     parser.add_argument("--rotate", type=lambda text: Path(text).absolute(), default=ROOT / "runs" / "rotation.json")
     parser.add_argument("--since", type=night)
     parser.add_argument("--history", type=lambda text: Path(text).absolute())
-    return parser.parse_args(argv)
+    asked = parser.parse_args(argv)
+    if asked.on and (asked.shard or asked.budget):
+        parser.error("--on slurm cuts shards itself and runs them all: leave out --shard and --budget")
+    if not asked.on and (asked.shards or asked.sbatch_option):
+        parser.error("--shards and --sbatch-option are for --on slurm")
+    return asked
 
 
 def main() -> int:
@@ -204,6 +213,8 @@ def main() -> int:
     name = "nightly" if asked.night else "suites"
     shard = ["--shard", asked.shard] if asked.shard else []
     shard += ["--shard-times", str(asked.shard_times)] if asked.shard_times else []
+    on = ["--on", asked.on, *(f"--sbatch-option={option}" for option in asked.sbatch_option)] if asked.on else []
+    on += ["--shards", str(asked.shards)] if asked.shards else []
     out = asked.out or ROOT / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
     skipped = {
         suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))
@@ -223,7 +234,7 @@ def main() -> int:
     done = []
     begin, ahead = time.monotonic(), sum(size.seconds for size in planned.values())
     for suite, size_of_it in planned.items():
-        flags = [*shard, "--rotate", str(asked.rotate)] if asked.night else shard
+        flags = [*shard, *on, "--rotate", str(asked.rotate)] if asked.night else shard
         if asked.budget:
             # Time that an earlier suite did not use goes to the others; each gets a chance.
             left = max(0.0, asked.budget - (time.monotonic() - begin))

@@ -99,6 +99,21 @@ def nights(folder: Path) -> None:
     assert "<td>not planned</td>" in (folder / "night" / "index.html").read_text()
 
 
+def on_slurm(folder: Path) -> None:
+    """The runs go to the nodes, and nothing else changes."""
+    (folder / "calls").unlink()
+    suites.ROOT = folder / "checkout"
+    (suites.ROOT / "harness/python").mkdir(parents=True)
+    (suites.ROOT / "harness/python/selftest.py").touch()
+    options = ["--on", "slurm", "--shards", "8", "--sbatch-option=--nodes=2", "--sbatch-option=--exclusive"]
+    status, said = called(folder, "--night", "--no-engines", *options, "--out", str(folder / "fleet"))
+    runs = [call for call in (folder / "calls").read_text().splitlines() if call.startswith("run ")]
+    flags = "--on slurm --sbatch-option=--nodes=2 --sbatch-option=--exclusive --shards 8 --rotate"
+    assert status == 0 and runs[0].startswith(f"run --suite nightly {flags} ") and all(flags in run for run in runs), runs
+    assert "then the tests of the night" in said and (folder / "fleet" / "index.html").exists(), said
+    suites.ROOT = ROOT
+
+
 def budget(folder: Path) -> None:
     """The time is shared out by what the suites are estimated to take; what was left over goes to the next ones."""
     (folder / "calls").unlink()
@@ -138,6 +153,8 @@ def wrong(folder: Path) -> None:
         (["--budget", "30"], "found '30'"),
         (["--budget", "0m"], "found '0m'"),
         (["--since", str(folder / "no such")], "no such"),
+        (["--on", "slurm", "--shard", "1/3"], "leave out --shard and --budget"),
+        (["--shards", "3"], "are for --on slurm"),
     ):
         ended = subprocess.run([str(ROOT / "run_suite.sh"), "nightly", *argv], capture_output=True, text=True, timeout=60)
         assert ended.returncode == 2 and says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
@@ -151,6 +168,7 @@ def main() -> None:
         suites.KVCTS.chmod(0o755)
         first_look(folder)
         nights(folder)
+        on_slurm(folder)
         budget(folder)
         wrong(folder)
 
