@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import slurm
 from kvtest import BUILD, ROOT, expect, finish, need_program, results
 
 try:
@@ -223,6 +224,17 @@ def cron(service: Service, event: str, number: int) -> None:
         time.sleep(1)  # the next night's folder has another name
 
 
+def sbatch(service: Service, event: str, number: int) -> None:
+    """A cluster whose nodes see the checkout."""
+    if event == "schedule":
+        with tempfile.TemporaryDirectory(prefix="kvcts") as folder, slurm.cluster(folder) as fleet:
+            words = ["sbatch", "--wait", "--nodes=2", str(RECIPES / "slurm.sbatch")]
+            ended = fleet.run(*words, cwd=service.folder, timeout=300)
+        said = max(service.folder.glob("runs/night-*.txt"), key=lambda file: file.stat().st_mtime).read_text()
+        assert ended.returncode == 0 and "shards, 0 running" in said, (ended, said[-2000:])
+        service.printed += said
+
+
 def recipe(run: Callable[[Service, str, int], None], change: str, folder: Path) -> None:
     """A change and two nights: the second one knows the first one's results."""
     service = Service(folder)
@@ -314,13 +326,23 @@ def main() -> None:
     need_program()
     wheel = yaml.safe_load((RECIPES / "wheel.yml").read_text())["jobs"]["wheel"]["steps"]
     assert [step["run"].split(" ", 1)[1] for step in wheel if "run_suite" in step.get("run", "")] == ["./run_suite.sh wheel"]
-    assert {file.name for file in RECIPES.iterdir()} == {*SCHEMAS, "Jenkinsfile", "nightly.cron", "join-night.sh"}
+    assert {file.name for file in RECIPES.iterdir()} == {
+        *SCHEMAS,
+        "Jenkinsfile",
+        "nightly.cron",
+        "slurm.sbatch",
+        "join-night.sh",
+    }
     with tempfile.TemporaryDirectory(prefix="kvcts ci ") as name:
         place = Path(name)
         printed(place)
         schemas(place)
         red_nights(place / "red")
         changes = {github: "pull_request", gitlab: "merge_request_event", jenkins: "scm", buildkite: "webhook", cron: ""}
+        if lack := slurm.lacking():
+            print(f"sbatch: not run, {lack}")
+        else:
+            changes[sbatch] = ""
         for run, change in changes.items():
             began = time.monotonic()
             recipe(run, change, place / run.__name__)
