@@ -59,17 +59,20 @@ std::string script(const Options& options) {
   throw std::system_error(errno, std::generic_category(), "cannot start salloc");
 }
 
+/// A head that is killed at any point of this does what is left of it when it is started again.
 int finish(const catalogue::Catalogue& catalogue, const Job& job, const fs::path& out, bool as_json) {
   const fs::path parts = parts_of(out);
   std::ostream& said = as_json ? std::cerr : std::cout;
   Steps steps(job, parts, places_here(job.jobs), said);
   steps.run();
-  opening([&] { store::merge(out, steps.runs(), command_line()); });
+  if (!fs::exists(out)) opening([&] { store::merge(out, steps.runs(), command_line()); });
+  const int status = print_run(&catalogue, out, out, {}, false, as_json);
+  fs::remove(parts / "job.json");
   if (steps.lost_any())
     said << "logs of the steps: " << parts.string() << "\n";
   else
     fs::remove_all(parts);
-  return print_run(&catalogue, out, out, {}, false, as_json);
+  return status;
 }
 
 Job read_job(const fs::path& parts) {
@@ -100,7 +103,8 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   if (selection.empty()) throw NothingSelected(selection.why_empty());
   if (!in_allocation()) allocate(options);
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
-  if (fs::exists(out)) throw UsageError(out.string() + ": already exists; choose another folder for the run");
+  if (fs::exists(out) && !unfinished(out))
+    throw UsageError(out.string() + ": already exists; choose another folder for the run");
   const int shards = options.shards > 0 ? options.shards : 2 * places_here(run.jobs);
   const Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
                 static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), selection.size())), run.jobs,
@@ -122,7 +126,7 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   return finish(catalogue, job, out, run.json);
 }
 
-bool unfinished(const fs::path& out) { return fs::exists(parts_of(out) / "job.json") && !fs::exists(out); }
+bool unfinished(const fs::path& out) { return fs::exists(parts_of(out) / "job.json"); }
 
 int resume(const catalogue::Catalogue& catalogue, const fs::path& out, bool as_json) {
   if (!in_allocation()) {
