@@ -140,7 +140,8 @@ std::string Constraints::planes_reason(const Point& point) const {
   if (space_.text(AxisId::content, at(point, AxisId::content)) == "golden") return "";
   const SideAt producer = side_at(Limit::producer_layout, point), consumer = side_at(Limit::consumer_layout, point);
   if (producer.side == consumer.side) return "";
-  const std::string missing = first_missing(plane_texts_.at(planes_of(producer)), plane_texts_.at(planes_of(consumer)));
+  const std::uint32_t have = planes_of(producer), want = planes_of(consumer);  // which may move plane_texts_
+  const std::string missing = first_missing(plane_texts_.at(have), plane_texts_.at(want));
   return missing.empty() ? "" : "the consumer's rows hold " + missing + ", the producer's do not";
 }
 
