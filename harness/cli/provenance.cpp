@@ -82,16 +82,19 @@ nlohmann::json ci_job(const Environment& environment) {
   return job;
 }
 
-nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
+std::string host_name() {
   std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
+  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+}
+
+nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   std::ostringstream manifest;
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
   const std::string listed = manifest.str();
   nlohmann::json out{{"commit", built_from()},
                      {"cases", digest_of_folder(cases)},
                      {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
-                     {"host", host.data()},
+                     {"host", host_name()},
                      {"isolation", process::isolation_words()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());

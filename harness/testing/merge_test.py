@@ -31,6 +31,7 @@ CHANGING = {
     "sessions",
     "shared_with",
     "watched_ms",
+    "host",
 }
 SHARDS = 3
 SELECTION = ["--suite", "smoke", "--where", "engine != ucx-shm && engine != ucx-tcp"]

@@ -148,11 +148,18 @@ def main() -> None:
             assert len(found) == len(wanted) == len({one["id"] for one in found}), (len(found), len(wanted))
             other = [one["id"] for one in found if essence(one) != wanted[one["id"]]]
             assert not other, f"{len(other)} ended otherwise: {other[:3]}"
+            hosts = {one["facts"].get("host") for one in found if one["phases"]}
+            assert hosts == set(fleet.nodes) or not fleet.namespaces and None not in hosts, f"results name {hosts}"
             assert done or not Path(f"{out}.parts").exists(), "only lost steps leave their logs"
             print(f"{len(found)} cases, {options.shards} shards: {took:.1f} s (one machine {single:.1f} s); killed: {done}")
         out = Path(folder) / "resumed"
         resumed(fleet, selection, out, options.shards)
         assert {one["id"]: essence(one) for one in results(out)} == wanted
+        parts = out_parts(out)  # as a head leaves them that is killed after the merge
+        parts.mkdir()
+        (parts / "job.json").write_text('{"program": [], "shards": 0, "jobs": 1, "cases": 0}')
+        done = fleet.run(str(KVCTS), "run", "--resume", str(out))
+        assert done.returncode == 0 and not parts.exists(), done
         print("a head that was killed: --resume finished its run")
 
 

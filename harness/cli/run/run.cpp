@@ -247,6 +247,7 @@ class Run {
     bool failed_now = false;
     for (std::size_t m = 0; m < members.size(); ++m) {
       CaseResult own = as_member(result, plan_.items()[members[m]], plan_, catalogue_);
+      if (!options_.select.shard.empty()) own.facts["host"] = host_;
       plan_.judge(own, plan_.items()[members[m]]);
       failed_now = failed_now || (failed(own) && open.folds[m].failures() == 0);
       open.folds[m].add(own);
@@ -345,6 +346,7 @@ class Run {
   std::exception_ptr failure_;
   const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{
       Clock::now() + std::chrono::duration<double>(options_.select.budget)};
+  const std::string host_{host_name()};
   std::int64_t failures_{0};  ///< of this sitting
   std::string stopped_;       ///< why it started no further case
 };
@@ -458,8 +460,8 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     options.retries = info.retries;
     options.rotate = info.rotate;
     // The times may be others by now: the store knows what this shard had planned.
-    by_store = !options.rotate.empty() || info.part.contains("times");
-    if (info.part.contains("times")) options.select.shard.clear(), options.select.shard_times.clear();
+    by_store = !options.rotate.empty() || !options.select.shard_times.empty();
+    if (!options.select.shard_times.empty()) options.select.shard.clear(), options.select.shard_times.clear();
   }
   matrix::Query query = query_of(options.select);
   query.budget_s = options.rotate.empty() && !by_store ? query.budget_s / static_cast<double>(options.repeat) : 0;
