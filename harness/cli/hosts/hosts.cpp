@@ -22,7 +22,7 @@ bool is_here(const std::string& name) {
 /// Words that start a program there, with its input and output.
 std::vector<std::string> way_to(const std::string& name) {
   if (std::getenv("SLURM_JOB_ID") != nullptr && name.find('@') == std::string::npos)
-    return {"srun", "--quiet", "--overlap", "--ntasks=1", "--nodes=1", "--cpu-bind=none", "--nodelist=" + name};
+    return {"srun", "--quiet", "--overlap", "--ntasks=1", "--nodes=1", "--nodelist=" + name};
   std::vector<std::string> words;
   const char* ssh = std::getenv("KVCTS_SSH");
   std::istringstream text(ssh != nullptr ? ssh : "ssh -o BatchMode=yes -o ConnectTimeout=10");

@@ -24,6 +24,7 @@ import time
 import uuid
 from pathlib import Path
 
+import mirror
 import pressure
 import refusal
 import template
@@ -32,6 +33,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 MAP_FIXED = 0x10
+# Of this side and of its peer: the suite names them where the two are on different hosts.
+ADDRESS, PEER_ADDRESS = (os.environ.get(name, "127.0.0.1") for name in ("KVCTS_ADDRESS", "KVCTS_PEER_ADDRESS"))
 
 
 def threads():
@@ -313,6 +316,8 @@ class Job:
         else:
             self.engine_id, self.port, self.children, self.served = str(uuid.uuid4()), call["ports"][0], [], 0
             self.answers = self.start(call, ranks)
+        apart = PEER_ADDRESS != ADDRESS
+        self.mirror = mirror.Mirror(ADDRESS if apart and self.role == "producer" else None)
 
     def start(self, call, ranks):
         heads, first_layer, layers = [], [], 0
@@ -357,6 +362,7 @@ class Job:
                 "ranks": len(self.children),
                 "served": self.served,
                 "folder": self.children[0].folder,
+                "mirror": self.mirror.invitation,
             }
         }
 
@@ -364,6 +370,9 @@ class Job:
         # Connectors that outlive a job must not see a request name again: both sides know how many jobs each has served.
         both = (self.served, peer["served"])[:: 1 if self.role == "producer" else -1]
         self.suffix = "-{}-{}".format(*both) if any(both) else ""
+        if PEER_ADDRESS != ADDRESS:
+            peer = peer | {"folder": self.children[0].folder}
+            self.mirror.meet(Path(peer["folder"]) / "shared", peer["mirror"])
         return worst(self.all("handshake", peer=peer)) or {}
 
     def requests(self, call):
@@ -397,6 +406,7 @@ class Job:
         if self.pressure.asleep():
             return None
         self.pressure.wake(self.pids())
+        self.mirror.turn()
         given = [one["request"] for one in self.freed]  # the suite asks again when it has
         for child in self.children:
             if child not in self.done:
@@ -406,6 +416,7 @@ class Job:
                     self.freeing.setdefault(one["request"], []).append(one["word"])
                 if answer["state"] != "pending":
                     self.done[child] = answer
+        self.mirror.turn()
         # The blocks of a request are free when all ranks have said so.
         whole = [name for name, words in self.freeing.items() if len(words) == len(self.children)]
         self.freed = [{"request": name, "word": self.freeing.pop(name)[0]} for name in whole]

@@ -94,7 +94,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS", '{"num_threads": "0"}')
 for name in ("BOOTSTRAP", "WAITING"):  # s; SGLang's 300 would be a hang for the suite
     os.environ.setdefault(f"SGLANG_DISAGGREGATION_{name}_TIMEOUT", "40")
-os.environ.setdefault("SGLANG_HOST_IP", "127.0.0.1")
+os.environ.setdefault("SGLANG_HOST_IP", os.environ.get("KVCTS_ADDRESS", "127.0.0.1"))
 os.environ.setdefault("SGLANG_LOCAL_IP_NIC", "lo")
 os.environ.setdefault("UCX_MEM_MMAP_HOOK_MODE", "none")
 os.environ.setdefault("MC_FORCE_TCP", "1")

@@ -27,7 +27,7 @@ def publish(backend, mode, port, page_size, rank, ranks):
     arguments = ServerArgs(
         model_path="dummy",
         device="cpu",
-        host="127.0.0.1",
+        host=rank_host.ADDRESS,
         port=1,
         tp_size=ranks,
         page_size=page_size,
@@ -84,7 +84,7 @@ class Rank(rank_host.Rank):
         mode = "prefill" if self.producer else "decode"
         self.arguments = publish(self.backend, mode, self.port, self.pool.page_size, self.place["rank"], self.place["ranks"])
         if self.producer and self.place["rank"] == 0:
-            self.server = self.named("BootstrapServer")("127.0.0.1", self.port)
+            self.server = self.named("BootstrapServer")(rank_host.ADDRESS, self.port)
 
     def named(self, kind):
         """The backend's class of this kind: NixlKVManager, MooncakeKVManager, ..."""
@@ -97,7 +97,7 @@ class Rank(rank_host.Rank):
         if self.backend == "mooncake":
             from sglang.srt.distributed.device_communicators import mooncake_transfer_engine
 
-            mooncake_transfer_engine.init_mooncake_transfer_engine("127.0.0.1", 0, None)
+            mooncake_transfer_engine.init_mooncake_transfer_engine(rank_host.ADDRESS, 0, None)
         mode = DisaggregationMode.PREFILL if self.producer else DisaggregationMode.DECODE
         before = rank_host.threads()
         self.manager = self.named("Manager")(self.kv_args(), mode, self.arguments, self.pool.latent)
@@ -133,7 +133,8 @@ class Rank(rank_host.Rank):
 
     def meet(self):
         """A decode rank asks the bootstrap server who the prefill is, and compares."""
-        self.address = f"127.0.0.1:{self.port if self.producer else self.peer['port']}"
+        own = rank_host.ADDRESS, self.port
+        self.address = "{}:{}".format(*own if self.producer else (rank_host.PEER_ADDRESS, self.peer["port"]))
         if self.producer:
             return
         for _ in range(100):

@@ -1,10 +1,13 @@
 """A process for each rank (rank_host.py): its end, its reuse, the requests that it is given."""
 
+import multiprocessing
 import os
 import tempfile
+import threading
 import time
 import types
 
+import mirror
 import pressure
 import pytest
 import rank_host
@@ -67,7 +70,7 @@ def test_blocks_are_free_when_every_rank_has_said_so():
     ranks = [Rank(free, pending, {"state": "done"}), Rank(pending, free, {"state": "done"})]
     job = rank_host.Job.__new__(rank_host.Job)
     job.children, job.done, job.freeing, job.freed, job.served, job.began = ranks, {}, {}, [], 0, 0
-    job.pressure = pressure.Pressure({}, "producer", "read")
+    job.pressure, job.mirror = pressure.Pressure({}, "producer", "read"), mirror.Mirror()
     assert job.poll() is None and job.freed == []
     assert job.poll() is None and job.freed == [{"request": "r1", "word": "sent"}]
     assert job.poll() is not None and job.freed == [] and [rank.given for rank in ranks] == [["r1"], ["r1"]]
@@ -198,3 +201,22 @@ def test_memory_is_exchanged_address_for_address(tmp_path):
     assert (tmp_path / "second").read_bytes()[:2] == b"s!" and (tmp_path / "first").read_bytes()[:2] == b"ff"
     with pytest.raises(rank_host.template.Refusal, match="the registered size"):
         memory.replace(entry("longer"))
+
+
+def test_what_one_host_writes_appears_on_the_other_and_only_there(tmp_path):
+    producer, consumer, stranger = mirror.Mirror("127.0.0.1"), mirror.Mirror(), mirror.Mirror()
+    waits = threading.Thread(target=producer.meet, args=(tmp_path / "p",))
+    waits.start()
+    with pytest.raises((multiprocessing.AuthenticationError, EOFError, ConnectionError)):
+        stranger.meet(tmp_path / "s", [*producer.invitation[:2], "00" * 32])
+    consumer.meet(tmp_path / "c", producer.invitation)
+    waits.join()
+    (tmp_path / "p" / "answers").write_bytes(b"one")
+    for side in (producer, consumer):
+        side.turn()
+    assert (tmp_path / "c" / "answers").read_bytes() == b"one"
+    (tmp_path / "c" / "over").write_bytes(b"two")
+    for side in (consumer, producer, producer):
+        side.turn()
+    assert (tmp_path / "p" / "over").read_bytes() == b"two"
+    assert not consumer.peer.poll()  # nothing goes back

@@ -98,9 +98,9 @@ class Rank(vllm_runner.Runner):
         self.job = next(iter(self.told), f"none-{number}")  # of this transfer: connectors may outlive a job
         if self.connector_name.startswith("Nixl") and max(self.ranks, self.peer["ranks"]) > 1:
             vllm_model.stand_in_for_processors()
-        if not self.producer and self.rank == 0:
+        if not self.producer and self.rank == 0 and (theirs := Path(self.peer["folder"]) / "shared") != self.shared:
             self.shared.unlink(missing_ok=True)
-            self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
+            self.shared.symlink_to(theirs)
         if self.connector is None:
             self.connect()
         if not hasattr(self, "pool"):
@@ -394,8 +394,8 @@ class Rank(vllm_runner.Runner):
             "do_remote_decode": False,
             "transfer_id": name,
             "remote_engine_id": self.peer["engine_id"],
-            "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}",
-            "remote_host": "127.0.0.1",
+            "remote_bootstrap_addr": f"http://{rank_host.PEER_ADDRESS}:{self.peer['port']}",
+            "remote_host": rank_host.PEER_ADDRESS,
             "tp_size": self.peer["ranks"],
         } | params
 

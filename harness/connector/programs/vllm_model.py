@@ -15,9 +15,9 @@ import types
 
 import template
 
-MODELS = (
-    tempfile.gettempdir()
-)  # of the run: a rank's own folder for temporary files would give the two sides different models
+# Of the run: a rank's own folder for temporary files would give the two sides different models. On two hosts the path that
+# both have.
+MODELS = "/tmp" if "KVCTS_PEER_ADDRESS" in os.environ else tempfile.gettempdir()
 LAYOUTS = {"HNC": "LBHNC", "NHC": "LBNHC"}
 OLDER = {"LBHNC": "HND", "LBNHC": "NHD"}  # up to 0.27.1
 DTYPES = {

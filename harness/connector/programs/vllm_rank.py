@@ -25,10 +25,10 @@ class Rank(rank_host.Rank):
         layout = self.options.get("kv_layout") or self.caches[0].layout
         vllm_model.announce(layout)
         os.environ.update(
-            VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1",
+            VLLM_NIXL_SIDE_CHANNEL_HOST=rank_host.ADDRESS,
             VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port),
             VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port),
-            VLLM_HOST_IP="127.0.0.1",
+            VLLM_HOST_IP=rank_host.ADDRESS,
         )
         os.environ.update(self.options.get("environment", {}))
         from vllm.config import KVTransferConfig

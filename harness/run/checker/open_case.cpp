@@ -302,6 +302,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
 }
 
 void OpenCase::add_state_of_data(Report& report) const {
+  if (!compares(Side::consumer)) return;
   // Of the bytes that the transfer must change: how many are correct.
   std::int64_t to_change = 0, arrived = 0, changed = 0;
   std::vector<std::uint8_t> before, expected;

@@ -37,7 +37,7 @@ Task<void> Lane::ask_canary(Attempt& a) {
       spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
       spec.more = {filter.get()};
     }
-    told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
+    told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms, run_.link);
     killed = told.ended && ((WIFSIGNALED(*told.ended) && WTERMSIG(*told.ended) == SIGKILL) ||
                             (WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == killed_inside));
   }

@@ -253,6 +253,9 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
     a.compared->message = error->value("text", "the checker failed");
     if (is_ours(a.resolved)) a.compared->phase = Phase::resolve;
   } else {
+    // What the other host's memory held is unknown: no case passes by half of its bytes.
+    if (reply.contains("absent") && ended.kind == Kind::completed) throw Lost{reply["absent"]};
+    if (reply.contains("absent")) a.result.facts["not_compared"] = reply["absent"];
     a.compared = report_from_json(reply.at("report"));
     if (a.compared->wrong_bytes > 0) run_.diagnosed.insert(a.result.id);
   }

@@ -79,13 +79,13 @@ Task<json> Checkers::reply(std::int64_t limit_ms, std::vector<process::UniqueFd>
     try {
       said[i] = co_await each_[i]->reply(limit_ms, &files[i]);
     } catch (const Lost&) {
-      if (each_[i]->host_lost().empty() || !absent.empty()) throw;
+      const bool by_one = op == CheckerRequest::compare || op == CheckerRequest::close;
+      if (each_[i]->host_lost().empty() || !absent.empty() || !by_one) throw;
       absent = each_[i]->host_lost();
     }
   }
   if (!absent.empty()) {
     json& other = said[0].is_null() ? said[1] : said[0];
-    if (op == CheckerRequest::open) other = {{"error", {{"text", absent}}}};
     other["absent"] = absent;
     co_return std::move(other);
   }

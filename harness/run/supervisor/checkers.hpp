@@ -20,8 +20,8 @@ class Checkers {
 
   void need();
   void request(nlohmann::json body);
-  /// Of all: the oldest request that is not answered. A checker that is gone with its host says nothing; the answer of the
-  /// other one then has "absent", why. Otherwise as of CheckerLink.
+  /// Of all: the oldest request that is not answered. As of CheckerLink; but where one is gone with its host, compare and
+  /// close are answered by the other one alone, with "absent": why.
   Task<nlohmann::json> reply(std::int64_t limit_ms, std::vector<process::UniqueFd>* fds = nullptr);
   Task<void> drain(std::uint64_t key);
   bool there() const;

@@ -173,6 +173,8 @@ class Link {
 
   bool sandboxed() const { return sandbox_.has_value(); }
   bool far() const { return host_ != nullptr || !far_.is_null(); }
+  /// The link to the host that it is on, or itself.
+  Link& host() { return host_ != nullptr ? *host_ : *this; }
   /// Of a host that was met: {name, address, interface, near_address, isolation}. Null before.
   const nlohmann::json& facts() const { return facts_; }
   /// Of a lost one on another host, in words.

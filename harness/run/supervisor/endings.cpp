@@ -128,8 +128,12 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
 Task<void> Lane::gather(Attempt& a, Child& child) {
   const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
   const process::StatusView status = process::view(*child.page());
-  add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
+  add_evidence(a.result, "status" + who, status_text(status, now_ns()) + (child.link().far() ? "" : proc_text(child.pid())));
   if (!run_.options.stacks || child.exited()) co_return;
+  if (child.link().far()) {
+    co_await take_stack(a, child.far_pid(), "stack" + who, child.link().host());
+    co_return;
+  }
   // No stack shows a hung kernel: the GPU's own dump names it. Light dumps take about a second.
   if (const GpuDump dump(child.pid()); dump.asked()) {
     std::int64_t bytes = 0;
@@ -153,13 +157,13 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
   } else if (std::ranges::find(a.resolved.grants, "cuda") != a.resolved.grants.end()) {
     add_evidence(a.result, "gpu core" + who, GpuDump::advice(a.result.id));
   }
-  co_await take_stack(a, child.pid(), "stack" + who);
+  co_await take_stack(a, child.pid(), "stack" + who, run_.link);
   bool asked = false;
   int shown = 0;
   for (const pid_t pid : programs_of(child)) {
     if (++shown > 4) break;
     add_evidence(a.result, "status of the program" + who, proc_text(pid));
-    co_await take_stack(a, pid, "stack of the program" + who);
+    co_await take_stack(a, pid, "stack of the program" + who, run_.link);
     if (!process::catches_signal(pid, SIGUSR1)) continue;
     asked = true;
     ::kill(pid, SIGUSR1);  // a program that catches it writes its own stack to stderr
@@ -176,7 +180,8 @@ std::vector<pid_t> Lane::programs_of(const Child& child) const {
   return pids;
 }
 
-Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
+/// `home`: the warden of its host.
+Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind, Link& home) {
   const std::string pid = std::to_string(process);
   std::string reasons;
   const std::vector<std::vector<std::string>> tools = {
@@ -192,7 +197,7 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
     Child::Spec spec;
     spec.argv = argv;
     spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
-    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000);
+    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000, home);
     if (how && WIFEXITED(*how) && WEXITSTATUS(*how) == 0 && output.find('#') != std::string::npos) {
       add_evidence(a.result, kind, reasons + output);
       co_return;
@@ -203,12 +208,12 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
 }
 
 /// Runs a program without a channel until it ends or its time is up.
-Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
+Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home) {
   if (spec.name.empty()) spec.name = spec.argv[0];
   spec.channel = false;
-  Child tool(run_.loop, run_.link, wake_, spec);
+  Child tool(run_.loop, home, wake_, spec);
   const std::int64_t deadline = now_ns() + timeout_ms * ns_per_ms;
-  while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && now_ns() < deadline) {
+  while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && !tool.lost() && now_ns() < deadline) {
     check_running();
     co_await wake_.wait(deadline);
   }
@@ -216,7 +221,7 @@ Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
   if (late) {
     tool.kill();
     const std::int64_t patience = now_ns() + 6'000 * ns_per_ms;
-    while (!tool.killed() && now_ns() < patience) {
+    while (!tool.killed() && !tool.lost() && now_ns() < patience) {
       check_running();
       co_await wake_.wait(patience);
     }
@@ -266,7 +271,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
       ours = ours || mark == child->mark() ||
              (child->pid() != 0 &&
               (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
-    for (const auto& child : workers_->children) ours = ours || (mark.empty() && stat->parent == child->link().warden_pid());
+    for (const auto& child : workers_->children)
+      ours = ours || (mark.empty() && !child->link().far() && stat->parent == child->link().warden_pid());
     if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }

@@ -168,14 +168,14 @@ class Lane {
   Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
   Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
-  Task<void> take_stack(Attempt& a, pid_t process, std::string kind);
+  Task<void> take_stack(Attempt& a, pid_t process, std::string kind, Link& home);
   std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
   struct Told {                ///< reported by a program that ended, or had to be ended
     std::optional<int> ended;  ///< in wait() format; none: it did not end in time
     std::string text;
   };
-  Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms);
+  Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home);
   Task<void> ask_canary(Attempt& a);
 
   void enter(Attempt& a, Phase phase);
