@@ -11,7 +11,7 @@ from kvtest import ROOT, finish
 
 README_LINES = 120
 GUIDE_LINES = {"write-a-case.md": 250, "describe-a-bug.md": 250}
-GUIDE_WORDS = 15_500  # of all guides
+GUIDE_WORDS = 15_750  # of all guides
 INDEX = ROOT / "reports" / "README.md"
 NOT_PAGES = {"README.md", "reports/README.md", "harness/case/catalogue/case_reference.md"}  # the last is a template
 

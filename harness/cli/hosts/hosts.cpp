@@ -25,7 +25,7 @@ std::vector<std::string> way_to(const std::string& name) {
     return {"srun", "--quiet", "--overlap", "--ntasks=1", "--nodes=1", "--nodelist=" + name};
   std::vector<std::string> words;
   const char* ssh = std::getenv("KVCTS_SSH");
-  std::istringstream text(ssh != nullptr ? ssh : "ssh -o BatchMode=yes -o ConnectTimeout=10");
+  std::istringstream text(ssh != nullptr ? ssh : "ssh -T -o BatchMode=yes -o ConnectTimeout=10");
   for (std::string word; text >> word;) words.push_back(word);
   words.push_back(name);
   return words;

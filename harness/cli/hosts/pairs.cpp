@@ -248,6 +248,7 @@ int run_pairs(const RunOptions& run, const std::string& how) {
   std::ostream& out = run.json ? std::cerr : std::cout;
   Runner runner(pairs, out);
   const int hosts = static_cast<int>(pairs.hosts.size());
+  if (how == "find" && run.max_failures == 0) pairs.selection.insert(pairs.selection.end(), {"--max-failures", "1"});
   if (how == "all") {
     std::vector<Link> all;
     for (const auto& round : tournament(hosts)) all.insert(all.end(), round.begin(), round.end());

@@ -87,6 +87,7 @@ std::vector<std::string> own_addresses() {
   each_address([&](const std::string& address, const ifaddrs& of) {
     if ((of.ifa_flags & IFF_LOOPBACK) == 0) out.push_back(address);
   });
+  out.emplace_back("127.0.0.1");
   return out;
 }
 

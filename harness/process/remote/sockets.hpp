@@ -23,7 +23,7 @@ UniqueFd connect_to(const std::string& address, std::uint16_t port, int timeout_
 void without_delay(int socket);
 
 std::string name_of_this_host();
-/// Addresses of this host that another one may reach: none of loopback.
+/// Addresses of this host that another one may reach, and last the one for a process that plays another host here.
 std::vector<std::string> own_addresses();
 /// The address of this end of a connection, of its peer, and the interface that has an address ("eth0"; "" = none).
 std::string own_address(int socket);
