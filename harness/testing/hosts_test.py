@@ -20,7 +20,7 @@ from pathlib import Path
 
 import slurm
 from kill_test import essence, results
-from kvtest import KVCTS, kvcts
+from kvtest import KVCTS, ROOT, kvcts
 
 HOLD = 600  # s, for one run
 SUITE = ("--suite", "engines")
@@ -88,6 +88,18 @@ def right_links(fleet: slurm.Cluster, engines: list[str], cases: int, folder: Pa
     return count
 
 
+def wrong_bytes(fleet: slurm.Cluster, folder: Path) -> None:
+    """What is wrong on one machine is wrong between two, and named by the same words."""
+    file = folder / "wrong.yaml"
+    seed = (ROOT / "cases/seeds/xformers-t4.yaml").read_text()
+    file.write_text(seed.replace("case: seeds/", "case: two/").replace("engine: memcpy", "engine: ucx-tcp"))
+    kvcts("run", "--file", str(file), "--out", str(folder / "wrong-alone"))
+    assert run(fleet, ["--file", str(file)], folder / "wrong") == 0, Path(f"{folder}/wrong.log").read_text()
+    said = lambda out: {one["id"]: (essence(one), one["message"]) for one in results(folder / out)}
+    assert said("wrong") == said("wrong-alone")
+    assert sum(one["outcome"] == "FAIL" for one in results(folder / "wrong")) == 2
+
+
 def lost_host(fleet: slurm.Cluster, engine: str, cases: int, folder: Path, how: str) -> None:
     """`how`: killed, stopped (then ended), or cut (then plugged in again)."""
     out = folder / how
@@ -138,6 +150,7 @@ def main() -> None:
         folder.chmod(0o755)
         with slurm.cluster(folder) as fleet:
             count = right_links(fleet, engines, options.cases, folder)
+            wrong_bytes(fleet, folder)
             for how in ("killed", "stopped", "cut"):
                 lost_host(fleet, engines[0], 60, folder, how)
     print(f"OK: {count} cases on two hosts as on one; three ways to lose a host")
