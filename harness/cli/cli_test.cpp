@@ -97,11 +97,11 @@ TEST(Selection, AShardMayBeAFile) {
   const store::sample::TemporaryDirectory folder;
   SelectOptions o;
   o.suites = {"smoke"};
-  matrix::Query query = query_of(o);
-  query.shards = 3;
   const catalogue::Catalogue cat(checkout::source() + "/cases");
   const matrix::Selection whole = matrix::select(cat, query_of(o));
-  write_shards(whole, query, folder.path());
+  matrix::Group every{{}, 3};
+  for (std::size_t i = 0; i < whole.size(); ++i) every.cases.push_back(i);
+  write_shards(matrix::parts_of(whole, {every}, {}), folder.path());
   o.shard = "2/3";
   const matrix::Selection by_hash = matrix::select(cat, query_of(o));
   o.shard = (folder.path() / "2.shard").string();

@@ -52,13 +52,12 @@ void take_part(matrix::Query& query, const std::string& file) {
 
 }  // namespace
 
-void write_shards(const matrix::Selection& whole, const matrix::Query& query, const std::filesystem::path& folder) {
-  const std::vector<matrix::Part> parts = matrix::parts_of(whole, query);
+void write_shards(const std::vector<matrix::Part>& parts, const std::filesystem::path& folder) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     json cases = json::array();
     for (const auto& one : parts[i].cases) cases.push_back({one.place, one.suite, one.id});
     std::ofstream(folder / (std::to_string(i + 1) + shard_file)) << json{{"shard", i + 1},
-                                                                         {"shards", query.shards},
+                                                                         {"shards", parts.size()},
                                                                          {"whole", parts[i].whole},
                                                                          {"cut", parts[i].cut},
                                                                          {"cases", std::move(cases)}};

@@ -33,8 +33,8 @@ void take_subjects(SelectOptions& options);
 /// Reads the run of --failed. Throws UsageError on a bad shard or run, NothingSelected where nothing failed in it.
 matrix::Query query_of(const SelectOptions& options);
 
-/// Writes I.shard for each of the query's shards into the folder: --shard takes such a file, and enumerates nothing again.
-void write_shards(const matrix::Selection& whole, const matrix::Query& query, const std::filesystem::path& folder);
+/// Writes I.shard for each part into the folder: --shard takes such a file, and enumerates nothing again.
+void write_shards(const std::vector<matrix::Part>& parts, const std::filesystem::path& folder);
 
 /// The options as a command line: what people read in reports, and what --resume reads back.
 std::string to_text(const SelectOptions& options);

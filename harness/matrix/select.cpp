@@ -410,36 +410,36 @@ struct Load {
   std::vector<std::size_t> items;
 };
 
-std::vector<Load> loads_of(const State& state, const std::map<std::string, std::int64_t>& times_ns) {
+std::vector<Load> loads_of(const State& state, const std::vector<Item>& items, const Times& times_ns) {
   std::vector<Load> loads;
   std::unordered_map<std::string, std::size_t> load_of;
-  for (std::size_t i = 0; i < state.items.size(); ++i) {
-    const std::string id = state.id(state.items[i]);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string id = state.id(items[i]);
     const auto [at, fresh] = load_of.try_emplace(without_arch(id), loads.size());
     Load& load = fresh ? loads.emplace_back() : loads[at->second];
     load.items.push_back(i);
     if (const auto time = times_ns.find(id); time != times_ns.end())
       load.ns = std::max(load.measured ? load.ns : 0, time->second), load.measured = true;
     else if (!load.measured)
-      load.ns = std::max<std::int64_t>(load.ns, std::llround(estimate(state, state.items[i]) * 1e9));
+      load.ns = std::max<std::int64_t>(load.ns, std::llround(estimate(state, items[i]) * 1e9));
   }
   return loads;
 }
 
 /// The shard of each item, from 0: the longest first, each to the shard with the least. What was never measured may be
 /// skipped on these machines: it is dealt out by itself, so that the others are balanced without it.
-std::vector<int> by_time(const State& state, const Query& query) {
+std::vector<int> by_time(const State& state, const std::vector<Item>& items, int shards, const Times& times_ns) {
   constexpr std::int64_t any_ns = 5'000'000;  // beside its own time; and so that unsupported cases are dealt out evenly
-  std::vector<Load> loads = loads_of(state, query.times_ns);
+  std::vector<Load> loads = loads_of(state, items, times_ns);
   std::stable_sort(loads.begin(), loads.end(),
                    [](const Load& a, const Load& b) { return std::tie(b.measured, b.ns) < std::tie(a.measured, a.ns); });
   using Shard = std::pair<std::int64_t, int>;
   std::priority_queue<Shard, std::vector<Shard>, std::greater<>> least;
-  std::vector<int> shard_of(state.items.size());
+  std::vector<int> shard_of(items.size());
   for (std::size_t i = 0; i < loads.size(); ++i) {
     if (i == 0 || loads[i].measured != loads[i - 1].measured) {
       least = {};
-      for (int shard = 0; shard < query.shards && shard < std::ssize(loads); ++shard) least.emplace(0, shard);
+      for (int shard = 0; shard < shards && shard < std::ssize(loads); ++shard) least.emplace(0, shard);
     }
     const auto [ns, shard] = least.top();
     least.pop();
@@ -449,21 +449,22 @@ std::vector<int> by_time(const State& state, const Query& query) {
   return shard_of;
 }
 
-/// The shard of each item, from 0, and the digest of a cut by time.
-std::pair<std::vector<int>, std::uint64_t> shards_of(const State& state, const Query& query) {
+/// The shard of each item, from 0.
+std::vector<int> shards_of(const State& state, const std::vector<Item>& items, int shards, const Times& times_ns) {
+  if (!times_ns.empty()) return by_time(state, items, shards, times_ns);
   std::vector<int> shard_of;
-  if (query.times_ns.empty()) {
-    for (const Item& item : state.items)
-      shard_of.push_back(static_cast<int>(id_hash(without_arch(state.id(item))) % static_cast<std::uint64_t>(query.shards)));
-    return {shard_of, 0};
-  }
-  shard_of = by_time(state, query);
-  return {shard_of, XXH3_64bits(shard_of.data(), shard_of.size() * sizeof(int))};
+  for (const Item& item : items)
+    shard_of.push_back(static_cast<int>(id_hash(without_arch(state.id(item))) % static_cast<std::uint64_t>(shards)));
+  return shard_of;
+}
+
+std::uint64_t digest_of_cut(const std::vector<int>& shard_of, const Times& times_ns) {
+  return times_ns.empty() ? 0 : XXH3_64bits(shard_of.data(), shard_of.size() * sizeof(int));
 }
 
 void take_shard(State& state, const Query& query) {
-  std::vector<int> shard_of;
-  std::tie(shard_of, state.cut) = shards_of(state, query);
+  const std::vector<int> shard_of = shards_of(state, state.items, query.shards, query.times_ns);
+  state.cut = digest_of_cut(shard_of, query.times_ns);
   std::vector<Item> kept;
   for (std::size_t i = 0; i < shard_of.size(); ++i) {
     if (shard_of[i] == query.shard - 1) kept.push_back(state.items[i]), state.places.push_back(static_cast<std::int64_t>(i));
@@ -543,9 +544,18 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   return Selection(std::move(state));
 }
 
-std::vector<Part> parts_of(const Selection& whole, const Query& query) {
-  const auto [shard_of, cut] = shards_of(*whole.state_, query);
-  std::vector<Part> parts(static_cast<std::size_t>(query.shards), Part{std::ssize(shard_of), cut, {}});
+std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns) {
+  std::vector<int> shard_of(whole.size());
+  int shards = 0;
+  for (const Group& group : groups) {
+    std::vector<Item> items;
+    for (const std::size_t i : group.cases) items.push_back(whole.state_->items[i]);
+    const std::vector<int> own = shards_of(*whole.state_, items, group.shards, times_ns);
+    for (std::size_t i = 0; i < own.size(); ++i) shard_of[group.cases[i]] = shards + own[i];
+    shards += group.shards;
+  }
+  std::vector<Part> parts(static_cast<std::size_t>(shards),
+                          Part{std::ssize(shard_of), digest_of_cut(shard_of, times_ns), {}});
   for (std::size_t i = 0; i < shard_of.size(); ++i)
     parts[static_cast<std::size_t>(shard_of[i])].cases.push_back(
         {static_cast<std::int64_t>(i), whole.suite(i), whole.id(i)});

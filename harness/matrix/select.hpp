@@ -31,6 +31,8 @@ struct Part {
   std::vector<Case> cases;
 };
 
+using Times = std::map<std::string, std::int64_t>;  ///< ns, by id
+
 struct Query {
   std::vector<std::string> suites;  ///< empty: fully written ids are found anywhere; else "smoke", or "full" when there is
                                     ///< an id glob or an expression
@@ -42,10 +44,16 @@ struct Query {
   Failed failed;                    ///< keep only these
   int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
-  std::map<std::string, std::int64_t> times_ns;  ///< that cases took, by id: shards are cut so that each takes as long
+  Times times_ns;                   ///< that cases took: shards are cut so that each takes as long
   Part part;           ///< of this shard, already selected: nothing but the budget narrows it, and nothing is enumerated
   double budget_s{0};  ///< > 0: only as many of the first cases as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;  ///< case files beside (or instead of) suites
+};
+
+/// Cases that share no shard with others, by index, and how many shards they are cut into.
+struct Group {
+  std::vector<std::size_t> cases;
+  int shards{1};
 };
 
 /// The cases of a query, in order. Builds ids, specs and facts on demand, so a million cases cost little.
@@ -86,7 +94,7 @@ class Selection {
   const Space& space() const;
 
  private:
-  friend std::vector<Part> parts_of(const Selection& whole, const Query& query);
+  friend std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns);
   std::shared_ptr<const State> state_;
 };
 
@@ -94,8 +102,9 @@ class Selection {
 /// result is not an error here. The catalogue must outlive the selection.
 Selection select(const Catalogue& catalogue, const Query& query);
 
-/// The parts of a whole selection for all `query.shards`, each what select() takes of the same query for that shard.
-std::vector<Part> parts_of(const Selection& whole, const Query& query);
+/// The parts of a whole selection, those of the first group first. Of one group with all cases each part is what select()
+/// takes for that shard.
+std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns);
 
 /// Axis values of a case, as expressions and facts()["axes"] see them: matrix points by their axes, hand-written cases as
 /// far as they have them, with geometry values that the case replaces as "geometry.heads".

@@ -231,7 +231,9 @@ TEST(Select, PartsAreWhatShardsSelect) {
   for (Query& query : queries) {
     const Selection whole = select(committed(), query);
     query.shards = 3;
-    const std::vector<Part> parts = parts_of(whole, query);
+    Group every{{}, 3};
+    for (std::size_t i = 0; i < whole.size(); ++i) every.cases.push_back(i);
+    const std::vector<Part> parts = parts_of(whole, {every}, query.times_ns);
     std::size_t cases = 0;
     for (query.shard = 1; query.shard <= 3; ++query.shard) {
       Query given = query;
@@ -251,6 +253,29 @@ TEST(Select, PartsAreWhatShardsSelect) {
       }
     }
     EXPECT_EQ(cases, whole.size());
+  }
+}
+
+TEST(Select, GroupsShareNoShard) {
+  Query query;
+  query.suites = {"smoke"};
+  for (const bool timed : {false, true}) {
+    if (timed) query.times_ns["kv/producer=vllm-fa-nhd"] = 1'000'000'000;
+    const Selection whole = select(committed(), query);
+    std::vector<Group> groups{{{}, 2}, {{}, 3}};
+    for (std::size_t i = 0; i < whole.size(); ++i) groups[i % 3 == 0 ? 0 : 1].cases.push_back(i);
+    const std::vector<Part> parts = parts_of(whole, groups, query.times_ns);
+    ASSERT_EQ(parts.size(), 5u);
+    std::set<std::int64_t> places;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      EXPECT_EQ(std::pair(parts[p].whole, parts[p].cut), std::pair(static_cast<std::int64_t>(whole.size()), parts[0].cut));
+      for (const Part::Case& one : parts[p].cases) {
+        EXPECT_EQ(one.place % 3 == 0, p < 2) << one.id;
+        EXPECT_EQ(one.id, whole.id(static_cast<std::size_t>(one.place)));
+        EXPECT_TRUE(places.insert(one.place).second) << one.id;
+      }
+    }
+    EXPECT_EQ(places.size(), whole.size());
   }
 }
 

@@ -117,9 +117,10 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
     return finish(catalogue, began, out, run.json);
   }
   fs::create_directories(parts);
-  query.shards = job.shards;
   if (!run.rotate.empty()) query.times_ns = Rotation(run.rotate).times_ns();
-  write_shards(selection, query, parts);
+  matrix::Group every{{}, job.shards};
+  for (std::size_t i = 0; i < selection.size(); ++i) every.cases.push_back(i);
+  write_shards(matrix::parts_of(selection, {every}, query.times_ns), parts);
   std::ofstream(parts / "job.json.new")
       << json{{"program", job.program}, {"shards", job.shards}, {"jobs", job.jobs}, {"cases", job.cases}}.dump(1);
   fs::rename(parts / "job.json.new", parts / "job.json");
