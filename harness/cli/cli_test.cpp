@@ -16,7 +16,7 @@
 #include "cli/provenance.hpp"
 #include "cli/script_words.hpp"
 #include "cli/selection.hpp"
-#include "cli/slurm/steps.hpp"
+#include "cli/slurm/nodes.hpp"
 #include "cli/verb.hpp"
 #include "cli/words.hpp"
 #include "layout/template.hpp"
@@ -27,10 +27,27 @@ namespace kvcts::cli {
 namespace {
 
 TEST(Slurm, PlacesAreCoresOfTheAllocation) {
-  EXPECT_EQ(slurm::places("2(x3),4", 1), 10);
-  EXPECT_EQ(slurm::places("2(x3),4", 4), 4);  // a node with fewer cores than --jobs takes one step all the same
-  EXPECT_EQ(slurm::places("", 1), 1);
-  EXPECT_EQ(slurm::places("x(,", 2), 1);
+  const auto places = [](const char* cores, int jobs) { return slurm::share(slurm::nodes_of(cores, "", jobs), "").places; };
+  EXPECT_EQ(places("2(x3),4", 1), 10);
+  EXPECT_EQ(places("2(x3),4", 4), 4);  // a node with fewer cores than --jobs takes one step all the same
+  EXPECT_EQ(places("", 1), 1);
+  EXPECT_EQ(places("x(,", 2), 1);
+}
+
+TEST(Slurm, ANeedIsAConstraintWhereItTellsNodesApart) {
+  const std::string shown =
+      "NodeName=a AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null)\n"
+      "NodeName=b AvailableFeatures=gpu,ib ActiveFeatures=gpu,ib Gres=(null)\n"
+      "NodeName=c AvailableFeatures=gpu,sm_90,ib ActiveFeatures=gpu,sm_90 Gres=(null)\n";
+  const std::vector<slurm::Node> nodes = slurm::nodes_of("2(x2),8", shown, 2);
+  EXPECT_EQ(slurm::constraint(nodes, {"cuda", "gpu"}), "gpu");
+  EXPECT_EQ(slurm::constraint(nodes, {"cuda", "gpu", "sm_90"}), "sm_90");
+  EXPECT_EQ(slurm::constraint(nodes, {"ib"}), "ib");
+  EXPECT_EQ(slurm::constraint(nodes, {"rdma", "sm_9"}), "");
+  EXPECT_EQ(std::pair(slurm::share(nodes, "gpu").nodes, slurm::share(nodes, "gpu").places), std::pair(2, 5));
+  const auto every = slurm::nodes_of("2", "NodeName=b ActiveFeatures=gpu Gres=(null)\n", 1);
+  EXPECT_EQ(slurm::constraint(every, {"gpu"}), "");
+  EXPECT_EQ(slurm::constraint(slurm::nodes_of("2(x2)", "slurm_load_node error: no answer\n", 1), {"gpu"}), "");
 }
 
 TEST(Words, EveryWordOfTheSuiteIsExplained) {

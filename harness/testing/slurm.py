@@ -448,7 +448,7 @@ class Cluster:
         assert _alive(node.holder), f"no namespaces for {node.name}\n{self.logs()}"
         return file.exists()
 
-    def _start(self, cpus: int, settings: Mapping[str, object]) -> None:
+    def _start(self, cpus: int, settings: Mapping[str, object], features: Mapping[str, str]) -> None:
         controller = "127.0.0.1"
         if self.namespaces:
             controller = self._make_network()
@@ -470,6 +470,7 @@ class Cluster:
             kept.append(
                 f"NodeName={node.name} NodeAddr={node.address} NodeHostname={host} Port={node.port} CPUs={cpus}"
                 f" RealMemory={1000 * cpus} State=UNKNOWN"
+                + (f" Features={features[node.name]}" if node.name in features else "")
             )
         kept.append(f"PartitionName=kvcts Nodes={','.join(self.nodes)} Default=YES MaxTime=INFINITE State=UP")
         (self.home / "slurm.conf").write_text("\n".join(kept) + "\n")
@@ -528,6 +529,7 @@ def cluster(
     cpus: int = 2,
     namespaces: bool = True,
     settings: Mapping[str, object] | None = None,
+    features: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """A cluster of idle nodes, as a Cluster.
 
@@ -535,7 +537,8 @@ def cluster(
     cpus: per node, whatever the machine has; memory is 1000 MB per CPU.
     namespaces: a network per node where the machine allows that; the cluster's `namespaces` says whether it did.
     settings: more of slurm.conf, or other values than CONFIGURATION's, such as {"SlurmdTimeout": 5} (seconds until a node
-    that does not answer is down)."""
+    that does not answer is down).
+    features: of nodes, by name, such as {"decode": "gpu,rdma"}."""
     home = Path(tempfile.mkdtemp(prefix="slurm.", dir=Path(folder).resolve()))
     try:
         home.chmod(0o755)  # munged: everyone may reach the socket
@@ -565,7 +568,7 @@ def cluster(
             guard=guard,
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
-        made._start(cpus, settings or {})
+        made._start(cpus, settings or {}, features or {})
         yield made
     finally:
         with contextlib.suppress(BrokenPipeError):

@@ -5,7 +5,7 @@ killed meanwhile.
 
 Killed are, in turn: a slurmstepd, a slurmd (which then starts again), the kvcts of a step, a node (set down, then back), and
 once the whole job is requeued. Nothing is lost and nothing counted twice: every planned id once, and what each came to is
-what it came to on one machine."""
+what it came to on one machine. Cases that need a feature of one node ran there, and the others on both."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import slurm
 from kill_test import essence, results
 from kvtest import KVCTS, kvcts
 
+NEED, WITH_NEED = "shm", "decode"
 HOLD = 900  # s; for one run, on a crowded machine
 
 
@@ -112,6 +113,17 @@ def resumed(fleet: slurm.Cluster, selection: list[str], out: Path, shards: int) 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
+def expect_places(fleet: slurm.Cluster, found: list[dict]) -> None:
+    """An engine is what its cases need, and one is a feature of one node."""
+    if not fleet.namespaces:
+        return  # all nodes have one host name
+    needed, others = set(), set()
+    for one in found:
+        if one["phases"]:
+            (needed if one["facts"]["axes"].get("engine") == NEED else others).add(one["facts"].get("host"))
+    assert needed == {WITH_NEED} and others == set(fleet.nodes), f"with need {NEED}: {needed}; others: {others}"
+
+
 def out_parts(out: Path) -> Path:
     return Path(f"{out}.parts")
 
@@ -134,7 +146,10 @@ def main() -> None:
         ["--suite", "smoke", "--draw", str(options.cases), "--draw-seed", "7"] if options.cases else ["--suite", "smoke"]
     )
     drawn = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="kvcts") as folder, slurm.cluster(folder) as fleet:
+    with (
+        tempfile.TemporaryDirectory(prefix="kvcts") as folder,
+        slurm.cluster(folder, features={WITH_NEED: f"{NEED},ib"}) as fleet,
+    ):
         alone, began = Path(folder) / "alone", time.monotonic()
         ended = kvcts("run", *selection, "--jobs", "2", "--out", str(alone))
         assert ended.status == 0, ended.err[-1000:]
@@ -148,8 +163,8 @@ def main() -> None:
             assert len(found) == len(wanted) == len({one["id"] for one in found}), (len(found), len(wanted))
             other = [one["id"] for one in found if essence(one) != wanted[one["id"]]]
             assert not other, f"{len(other)} ended otherwise: {other[:3]}"
-            hosts = {one["facts"].get("host") for one in found if one["phases"]}
-            assert hosts == set(fleet.nodes) or not fleet.namespaces and None not in hosts, f"results name {hosts}"
+            assert all(one["facts"].get("host") for one in found if one["phases"]), "a result without its host"
+            expect_places(fleet, found)
             assert done or not Path(f"{out}.parts").exists(), "only lost steps leave their logs"
             print(f"{len(found)} cases, {options.shards} shards: {took:.1f} s (one machine {single:.1f} s); killed: {done}")
         out = Path(folder) / "resumed"
@@ -157,7 +172,7 @@ def main() -> None:
         assert {one["id"]: essence(one) for one in results(out)} == wanted
         parts = out_parts(out)  # as a head leaves them that is killed after the merge
         parts.mkdir()
-        (parts / "job.json").write_text('{"program": [], "shards": 0, "jobs": 1, "cases": 0}')
+        (parts / "job.json").write_text('{"program": [], "shards": 0, "jobs": 1, "cases": 0, "features": []}')
         done = fleet.run(str(KVCTS), "run", "--resume", str(out))
         assert done.returncode == 0 and not parts.exists(), done
         print("a head that was killed: --resume finished its run")

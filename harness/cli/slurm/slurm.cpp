@@ -8,9 +8,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <tuple>
 
+#include "cli/availability.hpp"
 #include "cli/exit.hpp"
 #include "cli/program.hpp"
 #include "cli/report/text.hpp"
@@ -32,10 +35,50 @@ bool in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
 
 bool is_here(const std::string& program) { return !process::find_tool(program).empty(); }
 
-/// Where steps can run at a time, in this allocation.
-int places_here(int jobs) {
-  const char* cores = std::getenv("SLURM_JOB_CPUS_PER_NODE");
-  return places(cores != nullptr ? cores : "", jobs);
+/// Of this allocation.
+std::vector<Node> nodes_here(const fs::path& parts, int jobs) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  const fs::path shown = parts / "nodes";
+  if (run_program({"scontrol", "--oneliner", "show", "node", variable("SLURM_JOB_NODELIST")}, shown) != 0)
+    std::cerr << fmt::format("scontrol: {}: all shards run on any node\n", last_words(shown));
+  return nodes_of(variable("SLURM_JOB_CPUS_PER_NODE"), text_of(shown), jobs);
+}
+
+/// What a case needs of a node, by the names of --require. Its architecture only where an engine moves device memory:
+/// elsewhere that is modelled.
+std::vector<std::string> needs_of(const catalogue::Catalogue& catalogue, const CaseSpec& spec) {
+  std::vector<std::string> needs = Availability(catalogue).needs(spec.engine, spec.connector).all;
+  std::erase(needs, memory_lack);
+  const auto* engine = catalogue.engines().find(spec.engine);
+  if (engine && std::ranges::find(engine->grants, "cuda") != engine->grants.end() && spec.arch != "cpu")
+    needs.push_back(spec.arch);
+  return needs;
+}
+
+/// Cases by the feature that they need, after the number of nodes that have it: fewest first, "" last.
+using Groups = std::map<std::pair<int, std::string>, matrix::Group>;
+
+/// `shards`: of all places; a group has as many of them as of the places.
+Groups groups_of(const catalogue::Catalogue& catalogue, const matrix::Selection& selection, const std::vector<Node>& nodes,
+                 int shards) {
+  Groups groups;
+  std::map<std::tuple<std::string, std::string, std::string>, std::string> known;
+  const bool any = std::ranges::any_of(nodes, [](const Node& node) { return !node.features.empty(); });
+  for (std::size_t i = 0; i < selection.size(); ++i) {
+    const CaseSpec spec = any ? selection.spec(i) : CaseSpec();
+    const auto [at, fresh] = known.try_emplace({spec.engine, spec.connector, spec.arch});
+    if (fresh && any) at->second = constraint(nodes, needs_of(catalogue, spec));
+    groups[{share(nodes, at->second).nodes, at->second}].cases.push_back(i);
+  }
+  const std::int64_t all = share(nodes, "").places;
+  for (auto& [feature, group] : groups) {
+    const std::int64_t own = (std::int64_t{shards} * share(nodes, feature.second).places + all - 1) / all;
+    group.shards = static_cast<int>(std::min(own, std::ssize(group.cases)));
+  }
+  return groups;
 }
 
 fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
@@ -60,10 +103,11 @@ std::string script(const Options& options) {
 }
 
 /// A head that is killed at any point of this does what is left of it when it is started again.
-int finish(const catalogue::Catalogue& catalogue, const Job& job, const fs::path& out, bool as_json) {
+int finish(const catalogue::Catalogue& catalogue, const Job& job, std::vector<Node> nodes, const fs::path& out,
+           bool as_json) {
   const fs::path parts = parts_of(out);
   std::ostream& said = as_json ? std::cerr : std::cout;
-  Steps steps(job, parts, places_here(job.jobs), said);
+  Steps steps(job, parts, std::move(nodes), said);
   steps.run();
   if (!fs::exists(out)) opening([&] { store::merge(out, steps.runs(), command_line()); });
   const int status = print_run(&catalogue, out, out, {}, false, as_json);
@@ -79,7 +123,7 @@ Job read_job(const fs::path& parts) {
   std::ifstream in(parts / "job.json");
   const json text = json::parse(in, nullptr, false);
   try {
-    return {text.at("program"), text.at("shards"), text.at("jobs"), text.at("cases")};
+    return {text.at("program"), text.at("shards"), text.at("jobs"), text.at("cases"), text.at("features")};
   } catch (const json::exception& error) {
     throw UsageError(fmt::format("{}: expected what a run of Slurm was asked, found {}; start a new run",
                                  (parts / "job.json").string(), error.what()));
@@ -105,26 +149,30 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
   if (fs::exists(out) && !unfinished(out))
     throw UsageError(out.string() + ": already exists; choose another folder for the run");
-  const int shards = options.shards > 0 ? options.shards : 2 * places_here(run.jobs);
-  const Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
-                static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(shards), selection.size())), run.jobs,
-                static_cast<std::int64_t>(selection.size())};
+  Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
+          options.shards, run.jobs, static_cast<std::int64_t>(selection.size())};
   if (unfinished(out)) {  // requeued, or its head has died
     const Job began = read_job(parts);
     if (began.program != job.program || (options.shards > 0 && began.shards != job.shards))
       throw UsageError(
           fmt::format("{} holds parts of another call; kvcts run --resume {} continues that", parts.string(), out.string()));
-    return finish(catalogue, began, out, run.json);
+    return finish(catalogue, began, nodes_here(parts, began.jobs), out, run.json);
   }
   fs::create_directories(parts);
   if (!run.rotate.empty()) query.times_ns = Rotation(run.rotate).times_ns();
-  matrix::Group every{{}, job.shards};
-  for (std::size_t i = 0; i < selection.size(); ++i) every.cases.push_back(i);
-  write_shards(matrix::parts_of(selection, {every}, query.times_ns), parts);
-  std::ofstream(parts / "job.json.new")
-      << json{{"program", job.program}, {"shards", job.shards}, {"jobs", job.jobs}, {"cases", job.cases}}.dump(1);
+  std::vector<Node> nodes = nodes_here(parts, run.jobs);
+  std::vector<matrix::Group> groups;
+  const int shards = job.shards > 0 ? job.shards : std::min(2 * share(nodes, "").places, 10'000);
+  for (auto& [feature, group] : groups_of(catalogue, selection, nodes, shards)) {
+    job.features.insert(job.features.end(), static_cast<std::size_t>(group.shards), feature.second);
+    groups.push_back(std::move(group));
+  }
+  write_shards(matrix::parts_of(selection, groups, query.times_ns), parts);
+  json text{{"program", job.program}, {"shards", job.shards}, {"jobs", job.jobs}, {"cases", job.cases}};
+  text["features"] = job.features;
+  std::ofstream(parts / "job.json.new") << text.dump(1);
   fs::rename(parts / "job.json.new", parts / "job.json");
-  return finish(catalogue, job, out, run.json);
+  return finish(catalogue, job, std::move(nodes), out, run.json);
 }
 
 bool unfinished(const fs::path& out) { return fs::exists(parts_of(out) / "job.json"); }
@@ -134,7 +182,9 @@ int resume(const catalogue::Catalogue& catalogue, const fs::path& out, bool as_j
     if (!is_here("salloc")) throw UsageError("no Slurm here: salloc is not in PATH; its run is resumed where there is one");
     allocate({});
   }
-  return finish(catalogue, read_job(parts_of(fs::absolute(out))), fs::absolute(out), as_json);
+  const fs::path parts = parts_of(fs::absolute(out));
+  const Job job = read_job(parts);
+  return finish(catalogue, job, nodes_here(parts, job.jobs), fs::absolute(out), as_json);
 }
 
 }  // namespace kvcts::cli::slurm

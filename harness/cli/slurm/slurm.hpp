@@ -6,6 +6,9 @@
 // A step that is lost (its node, its slurmstepd, preemption) left a run: the next step takes that up with --resume, on
 // another node if there is one. So no case is lost, and none counted twice. The same holds for the head: OUT.parts/job.json
 // has what it was asked.
+//
+// Cases that need a feature of some nodes only (gpu, by the names of --require) have shards of their own, whose steps run
+// on those nodes.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +20,7 @@
 namespace kvcts::cli::slurm {
 
 struct Options {
-  int shards{0};                    ///< 0: two for each place where a step can run
+  int shards{0};                    ///< of all places; 0: two for each
   std::vector<std::string> sbatch;  ///< --sbatch-option: of salloc or the script
   bool print{false};                ///< the script for sbatch, and nothing runs
 };

@@ -68,22 +68,12 @@ void make_sure_it_ended(const std::string& number, const fs::path& scratch) {
 
 }  // namespace
 
-int places(const std::string& cpus_per_node, int jobs) {
-  std::int64_t places = 0;
-  std::istringstream nodes(cpus_per_node);
-  for (std::string one; std::getline(nodes, one, ',');) {
-    int cores = 0, times = 1;
-    if (std::sscanf(one.c_str(), "%d(x%d)", &cores, &times) < 1) continue;
-    places += std::int64_t{std::max(cores / jobs, 1)} * times;
-  }
-  return static_cast<int>(std::clamp<std::int64_t>(places, 1, 10'000));
-}
-
-Steps::Steps(const Job& job, fs::path parts, int places, std::ostream& out)
-    : job_(job), parts_(std::move(parts)), places_(places), out_(out) {
-  for (int shard = 1; shard <= job_.shards; ++shard) {
+Steps::Steps(const Job& job, fs::path parts, std::vector<Node> nodes, std::ostream& out)
+    : job_(job), parts_(std::move(parts)), nodes_(std::move(nodes)), out_(out) {
+  for (const std::string& feature : job_.features) {
     Step step;
-    step.shard = shard;
+    step.shard = static_cast<int>(steps_.size()) + 1;
+    step.feature = constraint(nodes_, {feature});  // in this allocation
     step.over = is_over(step);
     steps_.push_back(step);
   }
@@ -114,8 +104,8 @@ void Steps::start(Step& step) {
                                  fmt::format("--cpus-per-task={}", job_.jobs),
                                  fmt::format("--job-name=kvcts-{}", step.shard)};
   if (disturbed_) words.push_back("--overlap");  // a step whose slurmstepd died keeps its cores for ever
-  const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
-  if (!step.away.empty() && nodes != nullptr && std::string(nodes) != "1") words.push_back("--exclude=" + step.away);
+  if (!step.feature.empty()) words.push_back("--constraint=" + step.feature);
+  if (!step.away.empty() && share(nodes_, step.feature).nodes > 1) words.push_back("--exclude=" + step.away);
   words.insert(words.end(), {"sh", "-c", begin, "sh", job_.program[0], "run"});
   if (fs::exists(folder(step))) {
     words.insert(words.end(), {"--resume", folder(step).string(), "--jobs", std::to_string(job_.jobs)});
@@ -178,17 +168,29 @@ void Steps::say() {
   said_ = words;
 }
 
+/// Gives each free place to the first shard that waits and may run there. Whether any shard is left.
+bool Steps::start_some() {
+  std::map<std::string, int> free;
+  const auto places = [&](const std::string& feature) -> int& {
+    return free.try_emplace(feature, share(nodes_, feature).places).first->second;
+  };
+  const auto take = [&](const Step& step) {
+    --places("");
+    if (!step.feature.empty()) --places(step.feature);
+  };
+  bool left = false;
+  for (const Step& step : steps_)
+    if (step.srun != 0) take(step), left = true;
+  for (Step& step : steps_) {
+    if (step.over || step.srun != 0) continue;
+    left = true;
+    if (places("") > 0 && places(step.feature) > 0) start(step), take(step);
+  }
+  return left;
+}
+
 void Steps::run() {
-  for (int look = 1;; ++look) {
-    const auto running = std::ranges::count_if(steps_, [](const Step& step) { return step.srun != 0; });
-    auto free = places_ - running;
-    bool left = running != 0;
-    for (Step& step : steps_) {
-      if (step.over || step.srun != 0) continue;
-      left = true;
-      if (free-- > 0) start(step);
-    }
-    if (!left) break;
+  for (int look = 1; start_some(); ++look) {
     for (Step& step : steps_) {
       int status = 0;
       if (step.srun != 0 && ::waitpid(step.srun, &status, WNOHANG) == step.srun) ended(step, status);

@@ -6,27 +6,28 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
+
+#include "cli/slurm/nodes.hpp"
 
 namespace kvcts::cli::slurm {
 
 /// What a head was asked: OUT.parts/job.json.
 struct Job {
   std::vector<std::string> program;  ///< and its words, without what is the head's
-  int shards{1}, jobs{1};
+  int shards{0}, jobs{1};            ///< --shards and --jobs
   std::int64_t cases{0};
+  std::vector<std::string> features{};  ///< of each shard: that its cases need, "" for none
 };
 
-/// Places for steps of `jobs` cores in an allocation, by its SLURM_JOB_CPUS_PER_NODE ("2(x3),4": 10 cores).
-int places(const std::string& cpus_per_node, int jobs);
-
-/// Runs all shards that are not over, at most `places` at a time, and says on `out` how far they are. Throws UsageError if
-/// one ends without a run (with the words of its log) or is lost too often.
+/// Runs all shards that are not over, as many at a time as the nodes have places, and says on `out` how far they are. Throws
+/// UsageError if one ends without a run (with the words of its log) or is lost too often.
 class Steps {
  public:
-  Steps(const Job& job, std::filesystem::path parts, int places, std::ostream& out);
+  Steps(const Job& job, std::filesystem::path parts, std::vector<Node> nodes, std::ostream& out);
   void run();
   std::vector<std::filesystem::path> runs() const;  ///< folders of shards with cases
   bool lost_any() const { return lost_ > 0; }
@@ -34,7 +35,8 @@ class Steps {
  private:
   struct Step {
     int shard{0}, attempts{0};
-    pid_t srun{0};  ///< 0: does not run
+    std::string feature;  ///< of the nodes where it may run; "": all
+    pid_t srun{0};        ///< 0: does not run
     bool over{false}, empty{false};
     std::int64_t done{0};                        ///< cases
     std::uintmax_t heard{0};                     ///< bytes of its log
@@ -44,6 +46,7 @@ class Steps {
   std::filesystem::path folder(const Step& step) const;
   std::filesystem::path log(const Step& step) const;
   void start(Step& step);
+  bool start_some();
   void ended(Step& step, int status);
   bool is_over(Step& step) const;
   void listen(Step& step);
@@ -51,7 +54,7 @@ class Steps {
 
   const Job& job_;
   std::filesystem::path parts_;
-  int places_;
+  std::vector<Node> nodes_;
   std::ostream& out_;
   std::vector<Step> steps_;
   int lost_{0};
