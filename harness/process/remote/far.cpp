@@ -72,7 +72,6 @@ class Far {
                  {"isolation", isolation_words()},
                  {"installed", installed_digests()}});
     wardens_[0] = start(json());
-    heard_ns_ = now_ns();
   }
 
   /// Ends with a FrameError, or when its standard input ends.
@@ -82,10 +81,10 @@ class Far {
       near_.flush();
       if (!wait()) return;
       while (auto message = near_.pump()) {
-        heard_ns_ = now_ns();
+        silence_.end();
         from_near(*message);
       }
-      if (now_ns() - heard_ns_ > silence_ms * ns_per_ms) return;
+      if (silence_.too_long(now_ns() / ns_per_ms)) return;
       for (auto at = wardens_.begin(); at != wardens_.end();) at = serve_warden(*at) ? std::next(at) : wardens_.erase(at);
       if (now_ns() >= next_pages) {
         next_pages = now_ns() + page_ms * ns_per_ms;
@@ -346,7 +345,7 @@ class Far {
   std::map<std::uint64_t, Warden> wardens_;
   std::map<std::uint64_t, File> files_;
   std::uint64_t next_file_{1};
-  std::int64_t heard_ns_{0};
+  Silence silence_;
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ class Near {
       wait();
       while (auto message = pump_far()) from_far(*message);
       for (auto at = lines_.begin(); at != lines_.end();) at = serve_line(at) ? std::next(at) : lines_.erase(at);
-      if (now_ns() - heard_ns_ > silence_ms * ns_per_ms)
+      if (silence_.too_long(now_ns() / ns_per_ms))
         throw Gone("no word from it for " + std::to_string(silence_ms / 1000) + " s");
       if (now_ns() < next_word) continue;
       next_word = now_ns() + alive_ms * ns_per_ms;
@@ -186,7 +186,6 @@ class Near {
         caller = keep && hello.is_null() ? std::next(caller) : callers.erase(caller);
       }
     }
-    heard_ns_ = now_ns();
     const json here = installed_digests();
     for (const auto& [kind, digest] : here.items())
       if (const std::string theirs = hello.at("installed").value(kind, ""); theirs != digest)
@@ -230,7 +229,7 @@ class Near {
   std::optional<json> pump_far() {
     try {
       auto message = far_->pump();
-      if (message) heard_ns_ = now_ns();
+      if (message) silence_.end();
       return message;
     } catch (const FrameError& fault) {
       const std::string words = starter_->words();
@@ -379,7 +378,7 @@ class Near {
   std::optional<Starter> starter_;
   std::optional<SecureChannel> far_;
   std::map<ino_t, File> files_;
-  std::int64_t heard_ns_{0};
+  Silence silence_;
 };
 
 }  // namespace

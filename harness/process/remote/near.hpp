@@ -15,7 +15,10 @@
 // Whatever ends the channel (10 s of silence too) ends near, with the reason on standard error; far then ends all there.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "process/unique_fd.hpp"
 
@@ -26,5 +29,19 @@ int run_near(UniqueFd socket, const nlohmann::json& host);
 
 /// Between words of life, and how long without any until the other host counts as lost.
 inline constexpr int alive_ms = 500, silence_ms = 10'000;
+
+/// How long the other host has been silent while this process looked: what itself was stopped meanwhile, or waited for a
+/// processor, has not listened.
+class Silence {
+ public:
+  void end() { ms_ = 0; }
+  bool too_long(std::int64_t now_ms) {
+    ms_ += std::min<std::int64_t>(now_ms - std::exchange(looked_ms_, now_ms), 2 * alive_ms);
+    return ms_ > silence_ms;
+  }
+
+ private:
+  std::int64_t ms_{0}, looked_ms_{0};
+};
 
 }  // namespace kvcts::process
