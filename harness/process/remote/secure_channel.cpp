@@ -88,7 +88,7 @@ bool SecureChannel::read_to(std::size_t size) {
     }
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (got == 0)
+    if (got == 0 || errno == ECONNRESET)
       throw FrameError(in_.empty() ? FrameFault::eof : FrameFault::truncated, "the other host closed the channel");
     throw FrameError(FrameFault::io, std::string("the channel to the other host: ") + std::strerror(errno));
   }
