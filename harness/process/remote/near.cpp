@@ -79,7 +79,7 @@ class Starter {
     char buffer[4096];
     for (ssize_t got = 0; (got = ::read(said_.get(), buffer, sizeof buffer)) > 0;)
       words_ = (words_ + std::string(buffer, static_cast<std::size_t>(got))).substr(0, 2000);
-    while (!words_.empty() && words_.back() == '\n') words_.pop_back();
+    while (!words_.empty() && (words_.back() == '\n' || words_.back() == '\r')) words_.pop_back();
     return words_;
   }
   bool ended() {
