@@ -11,10 +11,10 @@
 #include <map>
 
 #include "connector/connector.hpp"
+#include "diagnose/lowering.hpp"
 #include "kernels/tag.hpp"
 #include "process/memory_file.hpp"
 #include "run/checker/digests.hpp"
-#include "run/checker/lowering.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/truth/truth.hpp"
 
@@ -472,7 +472,7 @@ TEST(Checker, NamesScalesOfTheLastBlockThatWereNotMoved) {
 // Content that the script has in two places is one for the oracle too, and it has some where the oracle has.
 void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
-  const script::Script told = checker::lower(c);
+  const script::Script told = diagnose::lower(c);
   const script::Arena arena(told);
   script::Names names;
   const script::Truth truth = script::paint(told, arena, names);
@@ -486,7 +486,7 @@ void expect_told(const Pair& setup) {
   std::int64_t moved = 0;
   for (const Side side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(c, side)) {
-      const script::Place start = arena.place(checker::place_name(c, region));
+      const script::Place start = arena.place(diagnose::place_name(c, region));
       const std::int64_t base = oracle::file_shape(c, region.bytes).base;
       std::vector<std::vector<std::uint8_t>> files;
       for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "case/text.hpp"
+#include "diagnose/arrivals.hpp"
+#include "diagnose/lowering.hpp"
 #include "diagnose/sides/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
-#include "run/checker/arrivals.hpp"
-#include "run/checker/lowering.hpp"
 #include "scene/oracle/tail.hpp"
 #include "scene/reader/reader.hpp"
 
@@ -262,7 +262,7 @@ OpenCase::Wrong OpenCase::compare_seen() const {
 
 struct OpenCase::Traced {
   std::vector<std::vector<std::uint8_t>> images;  ///< before and expected, and producers that were changed
-  std::optional<Arrivals> arrivals;
+  std::optional<diagnose::Arrivals> arrivals;
   std::size_t bytes{0};  ///< of all files
 };
 
@@ -270,7 +270,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
   if (case_.content.kind != "tags") return nullptr;  // only tags identify bytes
   auto out = std::make_unique<Traced>();
   for (const auto& f : files_) out->bytes += f.bytes().size();
-  if (out->bytes > 2 * Arrivals::most_bytes) return nullptr;
+  if (out->bytes > 2 * diagnose::Arrivals::most_bytes) return nullptr;
   auto& images = out->images;
   images.reserve(2 * files_.size());
   const auto image = [&](const File& f) -> std::vector<std::uint8_t>& { return images.emplace_back(f.bytes().size()); };
@@ -279,7 +279,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
     content_->write_expected(files_[i].region, pass_, image(files_[i]));
     producer[i] = images.back();
   }
-  Arrivals& arrivals = out->arrivals.emplace(case_, producer);
+  diagnose::Arrivals& arrivals = out->arrivals.emplace(case_, producer);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
     if (i < producers_) {
@@ -340,7 +340,7 @@ Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
                                     }};
   script::Explanation why;
   try {
-    const script::Script told = lower(case_);
+    const script::Script told = diagnose::lower(case_);
     const script::Arena arena(told);
     why = script::explain(told, arena, traced.arrivals->told(arena), case_.seed, &elsewhere);
   } catch (const std::exception&) {

@@ -5,7 +5,7 @@
 
 #include "case/case.hpp"
 
-namespace kvcts::checker {
+namespace kvcts::diagnose {
 
 /// Each request is written to each rank of the producer, then moved to each rank of the consumer, then read by the case's
 /// reader. A rank is one memory.
@@ -15,4 +15,4 @@ std::string memory_name(const ResolvedCase& resolved, Side side, int group, int 
 /// Of a region, in that script. Group -1: what the reader gathered of a request.
 std::string place_name(const ResolvedCase& resolved, const RegionRef& region, std::size_t request = 0);
 
-}  // namespace kvcts::checker
+}  // namespace kvcts::diagnose

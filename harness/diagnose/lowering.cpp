@@ -1,4 +1,4 @@
-#include "run/checker/lowering.hpp"
+#include "diagnose/lowering.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "scene/oracle/oracle.hpp"
 
-namespace kvcts::checker {
+namespace kvcts::diagnose {
 
 using script::Operation;
 
@@ -122,4 +122,4 @@ std::string place_name(const ResolvedCase& resolved, const RegionRef& region, st
          allocations.at(static_cast<std::size_t>(region.allocation)).name;
 }
 
-}  // namespace kvcts::checker
+}  // namespace kvcts::diagnose

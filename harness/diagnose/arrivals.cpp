@@ -1,4 +1,4 @@
-#include "run/checker/arrivals.hpp"
+#include "diagnose/arrivals.hpp"
 
 #include <algorithm>
 #include <map>
@@ -11,11 +11,11 @@
 #include "diagnose/findings/findings.hpp"
 #include "diagnose/findings/origins.hpp"
 #include "diagnose/findings/places.hpp"
+#include "diagnose/lowering.hpp"
 #include "layout/layout.hpp"
-#include "run/checker/lowering.hpp"
 #include "scene/oracle/oracle.hpp"
 
-namespace kvcts::checker {
+namespace kvcts::diagnose {
 
 using layout::Axis;
 using nlohmann::json;
@@ -554,4 +554,4 @@ std::vector<Finding> Arrivals::what_happened() const {
   return findings::what_happened(facts, names);
 }
 
-}  // namespace kvcts::checker
+}  // namespace kvcts::diagnose

@@ -13,7 +13,7 @@
 #include "diagnose/arrived.hpp"
 #include "diagnose/findings/facts.hpp"
 
-namespace kvcts::checker {
+namespace kvcts::diagnose {
 
 /// A region before the transfer, expected and found: whole files, guards included. Group -1: the reader's output.
 struct Arrived {
@@ -73,4 +73,4 @@ class Arrivals {
   std::size_t stretches_{0};
 };
 
-}  // namespace kvcts::checker
+}  // namespace kvcts::diagnose
