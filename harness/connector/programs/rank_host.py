@@ -155,6 +155,7 @@ class Host:
     def live(self, socket):
         """The rest of a forked process: answers its calls on this socket, then ends."""
         os.dup2(socket.fileno(), 3)
+        sys.stdout.reconfigure(line_buffering=True)  # what it prints is shown with the case in which it does
         template.handle = self.handle_in_rank
         try:
             template.main()
