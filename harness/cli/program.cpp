@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
 #include "cli/run/run.hpp"
 #include "process/pointers.hpp"
+#include "process/procfs.hpp"
 
 namespace kvcts::cli {
 
@@ -62,15 +62,8 @@ int run_program(const std::vector<std::string>& words, const fs::path& log) {
   return exit_code(status);
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::string last_words(const fs::path& log) {
-  std::istringstream lines(text_of(log));
+  std::istringstream lines(process::read_text_file(log));
   std::string last;
   for (std::string line; std::getline(lines, line);)
     if (!line.empty()) last = line;

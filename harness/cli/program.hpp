@@ -26,7 +26,6 @@ int exit_code(int status);
 /// Starts it and waits; its exit_code().
 int run_program(const std::vector<std::string>& words, const std::filesystem::path& log = {});
 
-std::string text_of(const std::filesystem::path& file);
 /// The last line that is not empty; or that there is none.
 std::string last_words(const std::filesystem::path& log);
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/commit.hpp"
+#include "process/procfs.hpp"
 #include "process/sandbox/sandbox.hpp"
 
 namespace kvcts::cli {
@@ -82,11 +83,6 @@ nlohmann::json ci_job(const Environment& environment) {
   return job;
 }
 
-std::string host_name() {
-  std::array<char, 256> host{};
-  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
-}
-
 nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   std::ostringstream manifest;
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
@@ -94,7 +90,7 @@ nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   nlohmann::json out{{"commit", built_from()},
                      {"cases", digest_of_folder(cases)},
                      {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
-                     {"host", host_name()},
+                     {"host", process::host_name()},
                      {"isolation", process::isolation_words()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());

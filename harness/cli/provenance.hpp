@@ -20,9 +20,6 @@ std::string digest_of_folder(const std::filesystem::path& folder);
 /// GitLab CI, Jenkins, Buildkite and Azure Pipelines are known; any other with CI=true is "unknown".
 nlohmann::json ci_job(const Environment& environment);
 
-/// Of this machine; "" = it has none.
-std::string host_name();
-
 /// {commit, cases, golden, host, ci}: the commit that the program was built of ("ef559fb", with "+" where files had changed,
 /// "unknown" without git), digests of the catalogue and of the golden tensors' manifest, the host's name, ci_job().
 nlohmann::json provenance(const std::filesystem::path& cases, const std::filesystem::path& golden);

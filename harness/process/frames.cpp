@@ -1,8 +1,10 @@
 #include "process/frames.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -83,6 +85,13 @@ std::string_view name(FrameFault fault) {
 }
 
 std::string dump(const nlohmann::json& body) { return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+std::pair<UniqueFd, UniqueFd> stream_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
 
 std::pair<UniqueFd, UniqueFd> socket_pair() {
   int ends[2];

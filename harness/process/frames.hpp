@@ -89,6 +89,10 @@ class Channel {
 /// The two sockets of a connected pair, close-on-exec. Throws std::system_error.
 std::pair<UniqueFd, UniqueFd> socket_pair();
 
+/// A pipe for a child's output, close-on-exec: the reading end does not block, the child's is an ordinary stream. Throws
+/// std::system_error.
+std::pair<UniqueFd, UniqueFd> stream_pipe();
+
 /// JSON text with invalid UTF-8 replaced, so that output of code under test can always be sent and stored.
 std::string dump(const nlohmann::json& body);
 

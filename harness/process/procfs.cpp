@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -46,6 +47,11 @@ std::int64_t status_number(const std::string& text, std::string_view field) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+}
 
 std::string read_text_file(const std::string& path) { return slurp(path).value_or(std::string()); }
 

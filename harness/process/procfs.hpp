@@ -49,6 +49,8 @@ std::set<std::string> mapped_code(pid_t pid);
 std::uint64_t private_bytes(pid_t pid);
 /// A whole /proc file, or the reason why it is unreadable ("(Permission denied)").
 std::string read_proc_text(pid_t pid, std::string_view file);
+/// Of this machine; "" = it has none.
+std::string host_name();
 /// The content of a file; "" if it is unreadable.
 std::string read_text_file(const std::string& path);
 

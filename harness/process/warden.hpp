@@ -52,6 +52,9 @@ struct WardenProcess {
 };
 WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more = {}, int errors = -1);
 
+/// The first line of what a process has written into this memory file, its standard error; "" = nothing.
+std::string first_line_of(int errors);
+
 /// Requests.
 struct SpawnRequest {
   std::uint64_t id{0};

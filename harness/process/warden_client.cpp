@@ -3,6 +3,7 @@
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <system_error>
 
@@ -54,6 +55,14 @@ WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const
   if (error != 0) throw std::system_error(error, std::generic_category(), "starting " + argv[0]);
   warden.socket = std::move(own);
   return warden;
+}
+
+std::string first_line_of(int errors) {
+  char text[2048];
+  const ssize_t got = ::pread(errors, text, sizeof text, 0);
+  std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  said.resize(std::min(said.size(), said.find('\n')));
+  return said;
 }
 
 }  // namespace kvcts::process

@@ -1,22 +1,19 @@
 #include "cli/hosts/hosts.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <sstream>
 
 #include "cli/exit.hpp"
 #include "process/installation.hpp"
+#include "process/procfs.hpp"
 
 namespace kvcts::cli::hosts {
 
 namespace {
 
 bool is_here(const std::string& name) {
-  char own[256]{};
-  ::gethostname(own, sizeof own - 1);
   const char* node = std::getenv("SLURMD_NODENAME");
-  return name == "localhost" || (node != nullptr ? name == node : name == own);
+  return name == "localhost" || (name == (node != nullptr ? node : process::host_name()));
 }
 
 /// Words that start a program there, with its input and output.

@@ -32,6 +32,7 @@
 #include "cli/run/rotation.hpp"
 #include "cli/stored.hpp"
 #include "process/installation.hpp"
+#include "process/procfs.hpp"
 #include "run/store/store.hpp"
 #include "run/supervisor/supervisor.hpp"
 
@@ -346,7 +347,7 @@ class Run {
   std::exception_ptr failure_;
   const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{
       Clock::now() + std::chrono::duration<double>(options_.select.budget)};
-  const std::string host_{host_name()};
+  const std::string host_{process::host_name()};
   std::int64_t failures_{0};  ///< of this sitting
   std::string stopped_;       ///< why it started no further case
 };

@@ -22,6 +22,7 @@
 #include "cli/stored.hpp"
 #include "process/installation.hpp"
 #include "process/pointers.hpp"
+#include "process/procfs.hpp"
 #include "run/store/merge.hpp"
 
 namespace kvcts::cli::slurm {
@@ -44,7 +45,7 @@ std::vector<Node> nodes_here(const fs::path& parts, int jobs) {
   const fs::path shown = parts / "nodes";
   if (run_program({"scontrol", "--oneliner", "show", "node", variable("SLURM_JOB_NODELIST")}, shown) != 0)
     std::cerr << fmt::format("scontrol: {}: all shards run on any node\n", last_words(shown));
-  return nodes_of(variable("SLURM_JOB_CPUS_PER_NODE"), text_of(shown), jobs);
+  return nodes_of(variable("SLURM_JOB_CPUS_PER_NODE"), process::read_text_file(shown), jobs);
 }
 
 /// What a case needs of a node, by the names of --require. Its architecture only where an engine moves device memory:

@@ -13,6 +13,7 @@
 #include "cli/exit.hpp"
 #include "cli/program.hpp"
 #include "cli/report/text.hpp"
+#include "process/procfs.hpp"
 #include "run/store/reader.hpp"
 
 namespace kvcts::cli::slurm {
@@ -36,7 +37,7 @@ exec "$@")";
 
 /// The last "done/planned" with which a line of a log begins.
 std::int64_t cases_done(const fs::path& log) {
-  std::istringstream lines(text_of(log));
+  std::istringstream lines(process::read_text_file(log));
   std::int64_t done = 0;
   for (std::string line; std::getline(lines, line);) {
     std::int64_t value = 0;
@@ -48,7 +49,7 @@ std::int64_t cases_done(const fs::path& log) {
 
 /// Where the step of this log was, and its number.
 std::pair<std::string, std::string> place_of(const fs::path& log) {
-  std::istringstream first(text_of(log).substr(0, 300));
+  std::istringstream first(process::read_text_file(log).substr(0, 300));
   std::string node, number;
   first >> node >> number;
   const bool known = !number.empty() && std::ranges::all_of(number, [](unsigned char c) { return std::isdigit(c); });
@@ -61,7 +62,8 @@ void make_sure_it_ended(const std::string& number, const fs::path& scratch) {
   run_program({"scancel", "--quiet", "--signal=KILL", step});
   const auto until = std::chrono::steady_clock::now() + end_patience;
   while (std::chrono::steady_clock::now() < until) {
-    if (run_program({"squeue", "--noheader", "--steps=" + step}, scratch) != 0 || text_of(scratch).empty()) return;
+    if (run_program({"squeue", "--noheader", "--steps=" + step}, scratch) != 0 || process::read_text_file(scratch).empty())
+      return;
     std::this_thread::sleep_for(200ms);
   }
 }

@@ -54,19 +54,12 @@ struct Warden {
   std::map<std::uint64_t, FarChild> children;
 };
 
-std::pair<UniqueFd, UniqueFd> stream_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
 class Far {
  public:
   Far(SecureChannel near, std::string name)
       : near_(std::move(near)), run_("far-" + std::move(name) + "-" + std::to_string(::getpid())) {
     near_.queue({{"op", "hello"},
-                 {"name", name_of_this_host()},
+                 {"name", host_name()},
                  {"address", own_address(near_.fd())},
                  {"interface", interface_of(own_address(near_.fd()))},
                  {"isolation", isolation_words()},
@@ -116,10 +109,7 @@ class Far {
       const Sandbox wanted{sandbox.value("granted", std::vector<std::string>{}),
                            sandbox.value("named", std::vector<std::string>{}),
                            sandbox.value("hidden", std::vector<std::string>{})};
-      const UniqueFd filter = filter_of(wanted);
-      const int more[] = {filter.get()};
-      constexpr int filter_place = 4;
-      process = start_warden(sandboxed(wanted, filter_place, {program, run_}, true), more, out.errors.get());
+      process = start_warden_in(wanted, {program, run_}, out.errors.get());
       out.sandboxed = true;
     }
     out.pid = process.pid;
@@ -242,19 +232,14 @@ class Far {
       while (auto event = warden.channel.pump()) from_warden(number, warden, event->body);
       return true;
     } catch (const FrameError&) {
-      if (number == 0) throw FrameError(FrameFault::eof, "the warden of this host ended" + said_by(warden));
-      near_.queue({{"op", "event"}, {"line", number}, {"body", {{"event", "warden-ended"}, {"text", said_by(warden)}}}});
+      if (number == 0)
+        throw FrameError(FrameFault::eof, "the warden of this host ended" + first_line_of(warden.errors.get()));
+      near_.queue({{"op", "event"},
+                   {"line", number},
+                   {"body", {{"event", "warden-ended"}, {"text", first_line_of(warden.errors.get())}}}});
       end(warden);
       return false;
     }
-  }
-
-  static std::string said_by(const Warden& warden) {
-    char text[512];
-    const ssize_t got = ::pread(warden.errors.get(), text, sizeof text, 0);
-    std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-    said.resize(std::min(said.size(), said.find('\n')));
-    return said;
   }
 
   void from_warden(std::uint64_t number, Warden& warden, json event) {

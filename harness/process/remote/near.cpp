@@ -13,11 +13,11 @@
 #include <cstring>
 #include <list>
 #include <map>
-#include <set>
 #include <stdexcept>
 
 #include "process/memory_file.hpp"
 #include "process/pointers.hpp"
+#include "process/procfs.hpp"
 #include "process/remote/installed.hpp"
 #include "process/remote/secure_channel.hpp"
 #include "process/remote/sockets.hpp"
@@ -195,7 +195,7 @@ class Near {
                   {"name", hello.value("name", "")},
                   {"address", own_rail(host, hello)},
                   {"interface", hello.value("interface", "")},
-                  {"near_name", name_of_this_host()},
+                  {"near_name", host_name()},
                   {"near_address", own_address(far_->fd())},
                   {"near_interface", interface_of(own_address(far_->fd()))},
                   {"isolation", hello.value("isolation", "")}};

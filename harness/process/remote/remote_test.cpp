@@ -46,6 +46,12 @@ class Remote : public ::testing::Test {
       if (body.value("event", "") == kind) return body;
     }
   }
+  /// Of the process that near started; 0: none.
+  pid_t far_pid() const {
+    for (const ProcessStat& stat : descendants(all_processes(), {near_}))
+      if (stat.parent == near_) return stat.pid;
+    return 0;
+  }
   std::string said() const {
     char text[2048];
     const ssize_t got = ::pread(errors_.get(), text, sizeof text, 0);
@@ -131,10 +137,9 @@ TEST_F(Remote, SaysInOneLineWhyAHostCannotBeReached) {
 TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
   meet({program(), "far"});
   event("host");
-  const auto all = descendants(all_processes(), {near_});
-  const auto far = std::ranges::find_if(all, [&](const ProcessStat& stat) { return stat.parent == near_; });
-  ASSERT_NE(far, all.end());
-  ::kill(far->pid, SIGKILL);
+  const pid_t far = far_pid();
+  ASSERT_NE(far, 0);
+  ::kill(far, SIGKILL);
   EXPECT_THROW(event("never"), FrameError);
   EXPECT_NE(last_words().find("host decode: the other host closed the channel"), std::string::npos) << said();
 }
@@ -142,12 +147,11 @@ TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
 TEST_F(Remote, AHostThatIsSilentIsLost) {
   meet({program(), "far"});
   event("host");
-  const auto all = descendants(all_processes(), {near_});
-  const auto far = std::ranges::find_if(all, [&](const ProcessStat& stat) { return stat.parent == near_; });
-  ASSERT_NE(far, all.end());
-  ::kill(far->pid, SIGSTOP);
+  const pid_t far = far_pid();
+  ASSERT_NE(far, 0);
+  ::kill(far, SIGSTOP);
   EXPECT_THROW(event("never"), FrameError);
-  ::kill(far->pid, SIGCONT);
+  ::kill(far, SIGCONT);
   EXPECT_NE(last_words().find("host decode: no word from it for 10 s"), std::string::npos) << said();
 }
 

@@ -76,12 +76,6 @@ void without_delay(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-std::string name_of_this_host() {
-  char name[256]{};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::vector<std::string> own_addresses() {
   std::vector<std::string> out;
   each_address([&](const std::string& address, const ifaddrs& of) {
@@ -95,12 +89,6 @@ std::string own_address(int socket) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? words_of(address.sin_addr) : "";
-}
-
-std::string peer_address(int socket) {
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? words_of(address.sin_addr) : "";
 }
 
 std::string interface_of(const std::string& address) {

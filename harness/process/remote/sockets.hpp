@@ -22,12 +22,10 @@ UniqueFd connect_to(const std::string& address, std::uint16_t port, int timeout_
 /// Small frames go out at once.
 void without_delay(int socket);
 
-std::string name_of_this_host();
 /// Addresses of this host that another one may reach, and last the one for a process that plays another host here.
 std::vector<std::string> own_addresses();
-/// The address of this end of a connection, of its peer, and the interface that has an address ("eth0"; "" = none).
+/// The address of this end of a connection, and the interface that has an address ("eth0"; "" = none).
 std::string own_address(int socket);
-std::string peer_address(int socket);
 std::string interface_of(const std::string& address);
 
 }  // namespace kvcts::process

@@ -245,6 +245,13 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   return out;
 }
 
+WardenProcess start_warden_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors) {
+  constexpr int filter_place = 4;  // after its socket
+  const UniqueFd filter = filter_of(sandbox);
+  const int more[] = {filter.get()};
+  return start_warden(sandboxed(sandbox, filter_place, argv, true), more, errors);
+}
+
 const std::string& why_no_sandbox() {
   static const std::string why = try_it();
   return why;

@@ -13,6 +13,7 @@
 
 #include "process/grants.hpp"
 #include "process/unique_fd.hpp"
+#include "process/warden.hpp"
 
 namespace kvcts::process {
 
@@ -31,6 +32,9 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
 
 /// The system call filter in bubblewrap's format. Throws std::runtime_error if it cannot be built.
 UniqueFd filter_of(const Sandbox& sandbox);
+
+/// Starts a warden as process 1 of the sandbox. `argv`, `errors`: as of start_warden(). Throws as that, and as filter_of().
+WardenProcess start_warden_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors);
 
 /// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has
 /// one. Tried once per process, with a program that looks around in it (probe.hpp).

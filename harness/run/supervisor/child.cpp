@@ -38,21 +38,10 @@ std::string Tail::text() const {
   return missing == 0 ? end : "(" + std::to_string(missing) + " earlier bytes are not kept)\n" + end;
 }
 
-namespace {
-
-std::pair<UniqueFd, UniqueFd> stream_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // only the reading end: the child's end stays an ordinary blocking stream
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-}  // namespace
-
 Child::Child(Loop& loop, Link& link, Signal& wake, const Spec& spec)
     : loop_(loop), link_(link), wake_(wake), name_(spec.name), mark_(spec.mark) {
-  auto [out, out_end] = stream_pipe();
-  auto [err, err_end] = stream_pipe();
+  auto [out, out_end] = process::stream_pipe();
+  auto [err, err_end] = process::stream_pipe();
   std::vector<int> fds{out_end.get(), err_end.get()};
   UniqueFd theirs;
   if (spec.channel) {
@@ -288,12 +277,8 @@ void Link::start() {
     errors_ = process::UniqueFd(::memfd_create("kvcts-host-errors", MFD_CLOEXEC));
     warden_ = process::start_warden({program_, "near", far_.dump()}, {}, errors_.get());
   } else if (sandbox_) {
-    constexpr int filter_place = 4;
-    const process::UniqueFd filter = process::filter_of(*sandbox_);
-    const int more[] = {filter.get()};
     errors_ = process::UniqueFd(::memfd_create("kvcts-sandbox-errors", MFD_CLOEXEC));
-    warden_ =
-        process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}, true), more, errors_.get());
+    warden_ = process::start_warden_in(*sandbox_, {program_, run_}, errors_.get());
   } else {
     warden_ = process::start_warden({program_, run_});
   }
@@ -355,13 +340,7 @@ void Link::take(json event) {
 }
 
 /// bubblewrap's or kvcts-host's own line, which it has said by the time that its socket closes; "" if something killed it.
-std::string Link::why_no_start() const {
-  char text[2048];
-  const ssize_t got = ::pread(errors_.get(), text, sizeof text, 0);
-  std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  said.resize(std::min(said.size(), said.find('\n')));
-  return said;
-}
+std::string Link::why_no_start() const { return process::first_line_of(errors_.get()); }
 
 /// Of a host, or of a warden there: why it is gone, in words.
 std::string Link::why_lost() const {
