@@ -70,8 +70,9 @@ class Starter {
   Starter(const Starter&) = delete;
   Starter& operator=(const Starter&) = delete;
 
+  /// One that has ended already, and does not read it, is seen to have ended.
   void write_line(const std::string& line) const {
-    if (::write(stdin_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw Gone("it does not read");
+    [[maybe_unused]] const auto written = ::write(stdin_.get(), line.data(), line.size());
   }
   int said() const { return said_.get(); }
   /// What it said last, in a line.
