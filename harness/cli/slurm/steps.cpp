@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "cli/program.hpp"
 #include "cli/report/text.hpp"
 #include "process/procfs.hpp"
+#include "run/store/error.hpp"
 #include "run/store/reader.hpp"
 
 namespace kvcts::cli::slurm {
@@ -68,6 +70,17 @@ void make_sure_it_ended(const std::string& number, const fs::path& scratch) {
   }
 }
 
+/// Of a step's run; none where it was killed before it had a plan, at worst amid the first page of its store.
+std::optional<store::Counts> counts_of(const fs::path& run) {
+  if (!fs::exists(run / "store.db")) return std::nullopt;
+  try {
+    const auto reader = store::RunReader::open(run);
+    return reader.planned() ? std::optional(reader.counts()) : std::nullopt;
+  } catch (const store::Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Steps::Steps(const Job& job, fs::path parts, std::vector<Node> nodes, std::ostream& out)
@@ -85,15 +98,9 @@ fs::path Steps::folder(const Step& step) const { return parts_ / std::to_string(
 fs::path Steps::log(const Step& step) const { return parts_ / fmt::format("{}.{}.log", step.shard, step.attempts); }
 
 bool Steps::is_over(Step& step) const {
-  if (!fs::exists(folder(step) / "store.db")) return false;
-  const auto reader = store::RunReader::open(folder(step));
-  if (!reader.planned()) {  // killed too early: it has nothing to take up
-    fs::remove_all(folder(step));
-    return false;
-  }
-  const store::Counts counts = reader.counts();
-  step.done = counts.decided;
-  return counts.decided == counts.planned;
+  const auto counts = counts_of(folder(step));
+  if (counts) step.done = counts->decided;
+  return counts && counts->decided == counts->planned;
 }
 
 void Steps::start(Step& step) {
@@ -109,9 +116,10 @@ void Steps::start(Step& step) {
   if (!step.feature.empty()) words.push_back("--constraint=" + step.feature);
   if (!step.away.empty() && share(nodes_, step.feature).nodes > 1) words.push_back("--exclude=" + step.away);
   words.insert(words.end(), {"sh", "-c", begin, "sh", job_.program[0], "run"});
-  if (fs::exists(folder(step))) {
+  if (counts_of(folder(step))) {
     words.insert(words.end(), {"--resume", folder(step).string(), "--jobs", std::to_string(job_.jobs)});
   } else {
+    fs::remove_all(folder(step));  // nothing to take up
     words.insert(words.end(), job_.program.begin() + 1, job_.program.end());
     words.insert(words.end(), {"--shard", folder(step).string() + ".shard", "--out", folder(step).string()});
   }
