@@ -50,6 +50,9 @@ class Arrivals {
   std::vector<Finding> what_happened() const;
   /// What is wrong, where lower() has it, and what need not be compared there.
   script::Arrived told(const script::Arena& arena) const;
+  /// Of the region that was added as this number, ascending; right bytes where nothing belongs are in none. More than
+  /// most_stretches: cut short.
+  const std::vector<Arrival>& stretches(std::size_t region) const { return regions_.at(region).stretches; }
 
  private:
   struct Region {

@@ -62,23 +62,19 @@ std::vector<std::uint8_t> from_hex(const std::string& text) {
   return out;
 }
 
-/// Runs the case with each content, and takes the window's bytes after it.
-std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const dump::Window& window, std::string& ending) {
-  std::vector<ResolvedCase> cases;
-  for (int i = 0; i < dump::runs; ++i) cases.push_back(dump::run_of(resolved, i));
-  const auto results = run_until(
-      cases, 1, [](const CaseResult&) { return false; }, supervisor::Look{window.region, window.offset, window.bytes});
-  std::vector<std::vector<std::uint8_t>> out;
-  for (const CaseResult& r : results) {
-    if (r.outcome == Outcome::error || r.outcome == Outcome::skipped)
-      throw UsageError(fmt::format("the case could not be run: {}: {}", name(r.outcome), r.message));
-    const auto bytes = std::find_if(r.evidence_files.begin(), r.evidence_files.end(),
-                                    [](const EvidenceFile& f) { return f.kind == "bytes"; });
-    if (bytes == r.evidence_files.end()) throw UsageError(fmt::format("no bytes remain: {}", report::ending_words(r)));
-    out.push_back(from_hex(bytes->text));
-  }
-  ending = report::ending_words(results.front());
-  return out;
+/// Runs one pass of the case, and takes the window's bytes after it.
+std::vector<std::uint8_t> run(ResolvedCase c, const dump::Window& window, std::string& ending) {
+  c.passes = 1;
+  const CaseResult result =
+      run_until(
+          {c}, 1, [](const CaseResult&) { return false; }, supervisor::Look{window.region, window.offset, window.bytes})
+          .at(0);
+  if (result.outcome == Outcome::error || result.outcome == Outcome::skipped)
+    throw UsageError(fmt::format("the case could not be run: {}: {}", name(result.outcome), result.message));
+  ending = report::ending_words(result);
+  const auto bytes = std::ranges::find(result.evidence_files, "bytes", &EvidenceFile::kind);
+  if (bytes == result.evidence_files.end()) throw UsageError(fmt::format("no bytes remain: {}", ending));
+  return from_hex(bytes->text);
 }
 
 std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
@@ -109,7 +105,7 @@ void print(const std::vector<Stretch>& stretches, int lines) {
   for (std::size_t i = 0; i < stretches.size(); ++i) {
     if (left-- == 0) {
       fmt::print("and {} more; --lines shows them\n",
-                 report::plural(static_cast<std::int64_t>(stretches.size() - i), "stretch"));
+                 report::plural(static_cast<std::int64_t>(stretches.size() - i), "range"));
       return;
     }
     const Stretch& s = stretches[i];

@@ -1,95 +1,59 @@
 #include "diagnose/dump/dump.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <span>
 #include <stdexcept>
-#include <unordered_map>
 
-#include "layout/layout.hpp"
+#include "diagnose/arrivals.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/oracle/tail.hpp"
 
 namespace kvcts::dump {
 
-using layout::Axis;
 using Kind = Provenance::Kind;
 using Bytes = std::vector<std::uint8_t>;
 
 namespace {
 
-std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
-  const std::uint64_t h = (signature ^ byte) * 0x9fb21c651e98df25ull;
-  return h ^ (h >> 32);
-}
-
-/// Signatures of every byte of an image over all runs.
-class Signatures {
- public:
-  explicit Signatures(std::size_t size) : values_(size, 0x9e3779b97f4a7c15ull) {}
-  void add(const Bytes& image) {
-    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = extend_signature(values_[i], image[i]);
-  }
-  std::uint64_t operator[](std::size_t i) const { return values_[i]; }
-  std::size_t size() const { return values_.size(); }
-
- private:
-  std::vector<std::uint64_t> values_;
-};
-
-/// The element of the declared layout at a byte.
-std::optional<Seat> element_at(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
-  auto out = seat_at(rank_of(c, region).truth, region.allocation, offset);
-  if (out) out->who.rank = region.rank;
+Bytes image(const ResolvedCase& c, const RegionRef& region, decltype(oracle::write_initial) write) {
+  Bytes out(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
+  write(c, region, 0, out);
   return out;
 }
 
-/// Whose content a place holds; nullopt: free, so poison.
-std::optional<kernels::BlockContent> owner(const ResolvedCase& c, const RegionRef& region, const Provenance& at,
-                                           bool transferred_only) {
-  for (const auto& b : oracle::content(c.groups.at(static_cast<std::size_t>(region.group)), region.side, transferred_only)) {
-    if (b.block == at.block && at.slot >= b.first_slot && at.slot < b.first_slot + b.tokens) return b;
+/// The bytes found where they are expected, or may have come along with a request's last block from any replica; elsewhere
+/// those expected.
+Bytes forgiven(const ResolvedCase& c, const RegionRef& region, std::span<const std::span<const std::uint8_t>> producer,
+               const Bytes& expected, const Bytes& found) {
+  Bytes out = expected;
+  for (std::size_t replica = 0; replica < c.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.size();
+       ++replica) {
+    Bytes whole = expected;
+    if (!oracle::Tail(c, region).bring_along(producer, whole, replica)) break;
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (found[i] == whole[i]) out[i] = found[i];
   }
-  return std::nullopt;
+  return out;
 }
 
-/// Who lies at a byte of a region before the transfer.
-Provenance origin(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
-  const bool filled = region.side == Side::producer || c.connector.kind == "none";
-  if (auto element = filled ? element_at(c, region, offset) : std::nullopt) {
-    if (const auto own = owner(c, region, element->who, region.side == Side::consumer)) {
-      element->who.generation = own->generation;
-      element->who.token = own->first_token + element->who.slot - own->first_slot;
-      return element->who;
-    }
-  }
-  Provenance poison;
-  poison.kind = Kind::poison;
-  poison.region = region.name;
-  poison.offset = poison.last_offset = offset;
-  return poison;
-}
-
+/// oracle::where(), for all channels of a row.
 std::string place_words(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
-  if (offset < 0) return "guard below";
-  if (offset >= region.bytes) return "guard above";
-  const auto element = element_at(c, region, offset);
-  if (!element) return "padding";
-  const Provenance& who = element->who;
-  std::string out = (who.component.empty() ? "" : who.component + " ") + std::string(who.kv == 0 ? "K" : "V") + " layer " +
-                    std::to_string(who.layer) + " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot) +
-                    " head " + std::to_string(who.head);
-  if (!owner(c, region, who, region.side == Side::consumer)) out += " (free slot)";
+  std::string out = oracle::where(c, region, offset);
+  if (const auto at = out.find(" channel "); at != std::string::npos) out.erase(at, out.find(" (", at) - at);
   return out;
+}
+
+/// `who` begins a row or poison; who is at this byte of it.
+Provenance along(const ResolvedCase& c, Provenance who, const RegionRef& region, std::int64_t offset) {
+  if (who.kind == Kind::poison) who.offset = who.last_offset = offset;
+  if (who.kind != Kind::element) return who;
+  const Provenance seat = seat_at(rank_of(c, region).truth, region.allocation, offset).value().who;
+  who.channel = seat.channel, who.last_channel = seat.last_channel;
+  if (who.rank < 0) who.rank = region.rank;
+  return who;
 }
 
 }  // namespace
-
-ResolvedCase run_of(const ResolvedCase& resolved, int i) {
-  ResolvedCase out = resolved;
-  out.seed += static_cast<std::uint64_t>(i);
-  out.passes = 1;
-  return out;
-}
 
 RegionRef region_of(const ResolvedCase& resolved, const std::string& region) {
   std::string names;
@@ -111,92 +75,58 @@ RegionRef region_of(const ResolvedCase& resolved, const std::string& region) {
   return tails.front();
 }
 
-std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, const std::vector<Bytes>& found) {
-  const RegionRef region = region_of(resolved, window.region);
-  const auto shape = oracle::file_shape(resolved, region.bytes);
+std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Bytes& found) {
+  const RegionRef region = region_of(c, window.region);
+  const auto shape = oracle::file_shape(c, region.bytes);
   const std::int64_t begin = shape.base + window.offset;
   if (window.bytes < 1 || begin < 0 || begin + window.bytes > shape.size) {
     throw std::runtime_error(region.name + " has bytes " + std::to_string(-shape.base) + " to " +
                              std::to_string(shape.size - shape.base) + " (guards included), the window is " +
                              std::to_string(window.offset) + " to " + std::to_string(window.offset + window.bytes));
   }
-  std::vector<RegionRef> all = regions(resolved, Side::producer);
-  const std::size_t producers = all.size();
-  for (const RegionRef& r : regions(resolved, Side::consumer)) all.push_back(r);
-  std::int64_t total = 0;
-  std::vector<Signatures> before;
-  for (const RegionRef& r : all) {
-    total += oracle::file_shape(resolved, r.bytes).size;
-    if (total > most_bytes)
-      throw std::runtime_error(
-          "the regions of this case have more than 256 MiB; `kvcts minimize` makes a smaller one of it");
-    before.emplace_back(static_cast<std::size_t>(oracle::file_shape(resolved, r.bytes).size));
-  }
-  const auto size = static_cast<std::size_t>(window.bytes);
-  const std::size_t replicas = resolved.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.size();
-  Signatures expected(size), is(size);
-  std::vector<Signatures> tails(replicas, Signatures(size));
-  for (int i = 0; i < runs; ++i) {
-    const ResolvedCase run = run_of(resolved, i);
-    std::vector<Bytes> images;
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      Bytes image(before[r].size());
-      oracle::write_initial(run, all[r], 0, image);
-      before[r].add(image);
-      if (r < producers) images.push_back(std::move(image));
-    }
-    Bytes file(static_cast<std::size_t>(shape.size));
-    const auto part = [&] { return Bytes(file.begin() + begin, file.begin() + begin + window.bytes); };
-    if (found.empty()) {
-      oracle::write_initial(run, region, 0, file);
-      const Bytes there = part();
-      expected.add(there), is.add(there);
-      for (Signatures& tail : tails) tail.add(there);
-      continue;
-    }
-    oracle::write_expected(run, region, 0, file);
-    expected.add(part());
-    const Bytes right = file;
-    const std::vector<std::span<const std::uint8_t>> views(images.begin(), images.end());
-    for (std::size_t replica = 0; replica < replicas; ++replica) {
-      file = right;  // slots after a request's last token may hold the producer's, from any replica
-      oracle::Tail(run, region).bring_along(views, file, replica);
-      tails[replica].add(part());
-    }
-    is.add(found.at(static_cast<std::size_t>(i)));
-  }
-
-  // Who has the observed signatures: replicas share them, and the first is named.
-  std::unordered_map<std::uint64_t, std::optional<std::pair<std::size_t, std::size_t>>> wanted;
-  for (std::size_t i = 0; i < size; ++i) wanted[expected[i]], wanted[is[i]];
-  const auto own = static_cast<std::size_t>(
-      std::find_if(all.begin(), all.end(), [&](const RegionRef& r) { return r.name == region.name; }) - all.begin());
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    for (std::size_t i = 0; i < before[r].size(); ++i) {
-      const auto at = wanted.find(before[r][i]);
-      if (at != wanted.end() && (!at->second || (r == own && all[at->second->first].side != Side::producer)))
-        at->second = {r, i};
-    }
-  }
-  const auto who = [&](std::uint64_t signature, std::optional<std::uint8_t> constant) {
-    if (const auto at = wanted.at(signature)) {
-      const RegionRef& r = all[at->first];
-      return origin(resolved, r, static_cast<std::int64_t>(at->second) - oracle::file_shape(resolved, r.bytes).base);
-    }
-    Provenance out;
-    if (constant) out.kind = Kind::constant, out.value = *constant;
-    return out;
+  using diagnose::Arrivals;
+  const auto expect_at_most = [](std::size_t most, const std::string& what, std::size_t is) {
+    if (is > most)
+      throw std::runtime_error("this case has more than " + std::to_string(most) + what +
+                               "; `kvcts minimize` makes a smaller one of it");
   };
+  const std::vector<RegionRef> sources = regions(c, Side::producer);
+  std::int64_t searched = 0;
+  for (const RegionRef& r : sources) searched += oracle::file_shape(c, r.bytes).size;
+  expect_at_most(Arrivals::most_bytes >> 20, " MiB to search",
+                 static_cast<std::size_t>(std::max(searched, shape.size)) >> 20);
+  std::vector<Bytes> producer;
+  for (const RegionRef& r : sources) producer.push_back(image(c, r, oracle::write_initial));
+  const std::vector<std::span<const std::uint8_t>> views(producer.begin(), producer.end());
+  const Bytes before = image(c, region, oracle::write_initial), expected = image(c, region, oracle::write_expected);
+  Bytes file = expected;
+  std::ranges::copy(found, file.begin() + begin);
+  const Bytes right = forgiven(c, region, views, expected, file);
+  Arrivals arrivals(c, views);
+  arrivals.add({region, before, expected, file});
+  arrivals.search();
+  const auto& all = arrivals.stretches(0);
+  expect_at_most(Arrivals::most_stretches, " rows in this region", all.size());
+
+  const bool empty = found.empty() && region.side == Side::consumer && c.connector.kind != "none";
   std::vector<Stretch> out;
-  for (std::size_t i = 0; i < size; ++i) {
-    std::optional<std::uint8_t> constant;
-    if (!found.empty() && std::all_of(found.begin(), found.end(), [&](const Bytes& b) { return b[i] == found[0][i]; }))
-      constant = found[0][i];
-    const std::int64_t offset = window.offset + static_cast<std::int64_t>(i);
-    const bool wrong = is[i] != expected[i] &&
-                       std::none_of(tails.begin(), tails.end(), [&](const Signatures& tail) { return tail[i] == is[i]; });
-    append(out,
-           {offset, 1, place_words(resolved, region, offset), who(expected[i], std::nullopt), who(is[i], constant), wrong});
+  auto one = all.begin();
+  for (std::int64_t at = begin; at < begin + window.bytes; ++at) {
+    while (one != all.end() && one->at + one->bytes <= at) ++one;
+    const std::int64_t offset = at - shape.base;
+    Stretch byte{offset, 1, place_words(c, region, offset), {}, {}, false};
+    if (empty || one == all.end() || at < one->at) {  // right, and no content
+      byte.found.kind = Kind::poison, byte.found.region = region.name;
+      byte.found = byte.expected = along(c, byte.found, region, offset);
+    } else {
+      byte.expected = along(c, one->should, region, offset);
+      byte.found = one->home < 0
+                       ? one->wrong ? one->did : byte.expected
+                       : along(c, one->did, sources[static_cast<std::size_t>(one->home)], one->home_offset + at - one->at);
+      byte.wrong =
+          one->wrong && !std::equal(file.begin() + one->at, file.begin() + one->at + one->bytes, right.begin() + one->at);
+    }
+    append(out, std::move(byte));
   }
   return out;
 }

@@ -38,28 +38,25 @@ requests: [{tokens: 3, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
 )");
 }
 
-/// The window after each run, if the region held in run i what `make` writes.
+/// The window after a run that left what `make` does to the region as expected; `at`: its first byte.
 template <class Make>
-std::vector<Bytes> after(const ResolvedCase& c, const Window& w, Make&& make) {
+std::vector<Stretch> after(const ResolvedCase& c, const Window& w, Make&& make) {
   const RegionRef region = region_of(c, w.region);
   const auto shape = oracle::file_shape(c, region.bytes);
-  std::vector<Bytes> out;
-  for (int i = 0; i < runs; ++i) {
-    Bytes file(static_cast<std::size_t>(shape.size));
-    make(run_of(c, i), region, file, shape.base);
-    out.emplace_back(file.begin() + shape.base + w.offset, file.begin() + shape.base + w.offset + w.bytes);
-  }
-  return out;
-}
-const auto right = [](const ResolvedCase& c, const RegionRef& region, Bytes& file, std::int64_t) {
+  Bytes before(static_cast<std::size_t>(shape.size)), file(before.size());
+  oracle::write_initial(c, region, 0, before);
   oracle::write_expected(c, region, 0, file);
-};
+  make(file, file.begin() + shape.base, before.begin() + shape.base);
+  const auto at = file.begin() + shape.base + w.offset;
+  return look(c, w, {at, at + w.bytes});
+}
+const auto right = [](Bytes&, auto, auto) {};
+
+// A row (head) has 16 bytes, K of a block two heads of two slots: 64. A block has 128.
+constexpr const char* consumer = "consumer/g0/r0/kv.L0";
 
 TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
-  const ResolvedCase c = plain();
-  // Consumer block 1: K (head 0: slots 0, 1; head 1: slots 0, 1), 16 bytes each.
-  const Window w{"consumer/g0/r0/kv.L0", 128, 64};
-  const auto stretches = look(c, w, after(c, w, right));
+  const auto stretches = after(plain(), {consumer, 128, 64}, right);
   ASSERT_EQ(stretches.size(), 4u);
   EXPECT_EQ(stretches[0].place, "K layer 0 block 1 slot 0 head 0");
   EXPECT_EQ(words(stretches[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
@@ -67,60 +64,81 @@ TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
   EXPECT_TRUE(std::none_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.wrong; }));
 }
 
-TEST(Dump, WrongBytesAreNamedPoisonOfWhomOrUnknown) {
-  const ResolvedCase c = plain();
-  const Window w{"consumer/g0/r0/kv.L0", 128, 64};
-  const auto stretches =
-      look(c, w, after(c, w, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t base) {
-             oracle::write_expected(run, region, 0, file);
-             const auto at = file.begin() + base + 128;
-             std::swap_ranges(at, at + 16, at + 16);  // slots exchanged
-             Bytes other(file.size());                // the state before the first write
-             oracle::write_initial(run, region, 0, other);
-             std::copy(other.begin() + base + 64, other.begin() + base + 80, at + 32);  // from another place
-             std::fill(at + 48, at + 56, std::uint8_t{0});
-             for (int i = 56; i < 64; ++i) at[i] = static_cast<std::uint8_t>(at[i] ^ (run.seed * 37 + 1));  // no one's
-           }));
-  ASSERT_EQ(stretches.size(), 5u);
+TEST(Dump, WrongBytesAreNamedAsFarAsOneRunCanTell) {
+  const auto stretches = after(plain(), {consumer, 128, 96}, [](Bytes&, auto at, auto before) {
+    std::swap_ranges(at + 128, at + 144, at + 144);  // slots exchanged
+    std::copy_n(before + 160, 16, at + 160);         // a row that was not written
+    std::fill_n(at + 176, 16, std::uint8_t{0});
+    at[200] ^= 1;
+    for (int i = 208; i < 224; ++i) at[i] ^= static_cast<std::uint8_t>(i);
+  });
+  ASSERT_EQ(stretches.size(), 8u);
   EXPECT_EQ(words(stretches[0].expected),
             "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
   EXPECT_EQ(words(stretches[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
-  EXPECT_EQ(words(stretches[2].found), "poison of consumer/g0/r0/kv.L0 + 64..79");
+  EXPECT_EQ(words(stretches[1].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(stretches[2].found), "what was there before");
   EXPECT_EQ(words(stretches[3].found), "0x00");
-  EXPECT_EQ(words(stretches[4].found), "unknown");
-  EXPECT_TRUE(std::all_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.wrong; }));
+  EXPECT_EQ(stretches[5].offset, 200);
+  EXPECT_EQ(stretches[5].bytes, 1);
+  EXPECT_EQ(words(stretches[5].expected), "V layer 0 block 2 slot 0 head 0 channel 4, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(stretches[5].found), "too short to tell");
+  EXPECT_EQ(words(stretches[6].found), "V layer 0 block 2 slot 0 head 0 channel 4..7, generation 1, token 0, from rank 0")
+      << "the rest of its row";
+  EXPECT_EQ(words(stretches[7].found), "unknown");
+  for (std::size_t i = 0; i < stretches.size(); ++i) EXPECT_EQ(stretches[i].wrong, i != 4 && i != 6) << i;
+}
+
+TEST(Dump, ASwappedBlockAndAnOverrunGuardAreNamed) {
+  const auto swapped =
+      after(plain(), {consumer, 384, 16}, [](Bytes&, auto at, auto) { std::swap_ranges(at + 128, at + 256, at + 384); });
+  ASSERT_EQ(swapped.size(), 1u);
+  EXPECT_TRUE(swapped[0].wrong);
+  EXPECT_EQ(words(swapped[0].expected), "K layer 0 block 0 slot 0 head 0 channel 0..7, generation 1, token 2, from rank 0");
+  EXPECT_EQ(words(swapped[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  const auto overrun =
+      after(plain(), {consumer, 512 - 8, 32}, [](Bytes&, auto at, auto) { std::copy_n(at + 132, 12, at + 512); });
+  ASSERT_EQ(overrun.size(), 3u);
+  EXPECT_EQ(overrun[1].place, "guard above");
+  EXPECT_EQ(overrun[1].bytes, 12);
+  EXPECT_TRUE(overrun[1].wrong);
+  EXPECT_EQ(words(overrun[1].expected), "nothing: no data belongs here");
+  EXPECT_EQ(words(overrun[1].found), "K layer 0 block 2 slot 0 head 0 channel 2..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(overrun[2].found), "poison of consumer/g0/r0/kv.L0 + 524..535");
 }
 
 TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
   const ResolvedCase c = plain();
-  const auto guard = look(c, {"consumer/g0/r0/kv.L0", -8, 16}, {});
+  const auto guard = look(c, {consumer, -8, 16}, {});
   ASSERT_EQ(guard.size(), 2u);
   EXPECT_EQ(guard[0].place, "guard below");
   EXPECT_EQ(words(guard[0].found), "poison of consumer/g0/r0/kv.L0 - 1..8");
   EXPECT_EQ(guard[1].place, "K layer 0 block 0 slot 0 head 0 (free slot)");
-  // The last block has one token: its second slot may hold the producer's, or not.
-  const Window tail{"consumer/g0/r0/kv.L0", 3 * 128 + 16, 16};
-  EXPECT_FALSE(look(c, tail, after(c, tail, right)).front().wrong);
-  const auto whole_blocks =
-      look(c, tail, after(c, tail, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t) {
-             std::vector<Bytes> producer;
-             for (const auto& r : regions(run, Side::producer)) {
-               producer.emplace_back(static_cast<std::size_t>(oracle::file_shape(run, r.bytes).size));
-               oracle::write_initial(run, r, 0, producer.back());
-             }
-             oracle::write_expected(run, region, 0, file);
-             const std::vector<std::span<const std::uint8_t>> views(producer.begin(), producer.end());
-             oracle::Tail(run, region).bring_along(views, file);
-           }));
+  EXPECT_EQ(words(look(c, {consumer, 128, 16}, {}).front().found), "poison of consumer/g0/r0/kv.L0 + 128..143");
+  EXPECT_EQ(words(look(c, {"producer/g0/r1/kv.L0", 128, 16}, {}).front().found),
+            "K layer 0 block 2 slot 0 head 1 channel 0..7, generation 1, token 0, from rank 1");
+  // The last block has one token: its second slot may hold the producer's, or not, and nothing else.
+  const Window tail{consumer, 3 * 128 + 16, 16};
+  EXPECT_FALSE(after(c, tail, right).front().wrong);
+  const auto whole_blocks = after(c, tail, [&](Bytes& file, auto, auto) {
+    std::vector<Bytes> producer;
+    for (const auto& r : regions(c, Side::producer)) {
+      producer.emplace_back(static_cast<std::size_t>(oracle::file_shape(c, r.bytes).size));
+      oracle::write_initial(c, r, 0, producer.back());
+    }
+    oracle::Tail(c, region_of(c, consumer))
+        .bring_along(std::vector<std::span<const std::uint8_t>>(producer.begin(), producer.end()), file);
+  });
   EXPECT_FALSE(whole_blocks.front().wrong);
   EXPECT_NE(words(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos)
       << words(whole_blocks.front().found);
+  EXPECT_TRUE(after(c, tail, [](Bytes&, auto at, auto) { std::copy_n(at + 128, 16, at + 400); }).front().wrong);
 }
 
 TEST(Dump, AWindowThatIsNotThereIsSaid) {
-  const auto error_of = [](const Window& w) {
+  const auto error_of = [](const Window& w, const ResolvedCase& c = plain()) {
     try {
-      look(plain(), w, {});
+      look(c, w, {});
     } catch (const std::runtime_error& e) {
       return std::string(e.what());
     }
@@ -129,6 +147,10 @@ TEST(Dump, AWindowThatIsNotThereIsSaid) {
   EXPECT_NE(error_of({"unknown", 0, 16}).find("there are producer/g0/r0/kv.L0, producer/g0/r1/kv.L0, consumer/g0/r0/kv.L0"),
             std::string::npos);
   EXPECT_NE(error_of({"consumer/g0/r0/kv.L0", 1 << 20, 16}).find("has bytes -"), std::string::npos);
+  ResolvedCase large = plain();
+  large.guard_bytes = std::int64_t{40} << 20;
+  EXPECT_EQ(error_of({"kv.L0", 0, 16}, large),
+            "this case has more than 72 MiB to search; `kvcts minimize` makes a smaller one of it");
   EXPECT_EQ(region_of(plain(), "kv.L0").name, "consumer/g0/r0/kv.L0");
 }
 
