@@ -153,9 +153,9 @@ struct Fields<Diagnosis> {
 template <>
 struct Fields<Finding> {
   static constexpr std::tuple table{
-      Field{"text", &Finding::text, When::always},
-      Field{"bytes", &Finding::bytes, When::always},
-      Field{"vague", &Finding::vague, When::if_set},
+      Field{"text", &Finding::text, When::always},     Field{"bytes", &Finding::bytes, When::always},
+      Field{"vague", &Finding::vague, When::if_set},   Field{"kind", &Finding::kind, When::if_set},
+      Field{"pieces", &Finding::pieces, When::if_set},
   };
 };
 template <>

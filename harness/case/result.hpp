@@ -68,7 +68,10 @@ std::string explains_all(std::int64_t wrong_bytes);
 struct Finding {
   std::string text;  ///< "C, head 0, tokens 16..31 (block 3): holds head 3 (512 bytes)"
   std::int64_t bytes{0};
-  bool vague{false};  ///< says where, but not in what order
+  bool vague{false};   ///< says where, but not in what order
+  std::string kind{};  ///< what happened x the axes that bound it, "not written by layer, K/V"; "" = it is of pieces
+  std::vector<std::string>
+      pieces{};  ///< rules of pieces of the transfer that fit too: "every piece of an odd length is ..."
   bool operator==(const Finding&) const = default;
 };
 

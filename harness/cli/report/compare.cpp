@@ -46,7 +46,8 @@ Case case_of(const store::Row& row, Pace* pace) {
                   has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
                   r.diagnosis.fault_class,
                   r.message,
-                  r.tries};
+                  r.tries,
+                  kind_of(r)};
   if (const auto lack = r.facts.find("lack"); lack != r.facts.end() && lack->is_object())
     out.optional = lack->value("optional", false);
   out.optional |= out.section == Section::unsupported;

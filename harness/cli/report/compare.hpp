@@ -37,6 +37,7 @@ struct Standing {
   FaultClass fault_class{};
   std::string message;
   Tries tries;
+  std::string kind{};  ///< of its findings: kind_of()
 };
 
 struct Changed {

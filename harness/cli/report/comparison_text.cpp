@@ -39,7 +39,7 @@ std::string words_of(const Changed& c) {
 
 /// Cases that changed in the same way: for people one line.
 struct Told {
-  std::string words;  ///< "PASS -> FAIL axis-permuted: # wrong bytes"; "" of renamed ones
+  std::string words;  ///< "PASS -> FAIL axis-permuted: e.g. 31 wrong bytes"; "" of renamed ones
   std::vector<const Changed*> cases;
 };
 
@@ -48,16 +48,25 @@ bool to_run_again(Change change) { return change <= Change::other_cause; }
 /// The changes of one kind, most cases first.
 std::vector<Told> told(const Comparison& c, Change change) {
   std::vector<Told> out;
+  std::vector<std::string> keys;
   for (const Changed& one : c.changes) {
     if (one.change != change) continue;
-    const std::string words = change == Change::renamed
-                                  ? ""
-                                  : words_of(one) + (to_run_again(change) ? ": " + cut(shape(one.after->message), 200) : "");
-    const auto found = std::find_if(out.begin(), out.end(), [&](const Told& t) { return t.words == words; });
-    if (found == out.end())
-      out.push_back({words, {&one}});
-    else
-      found->cases.push_back(&one);
+    const std::string key = change == Change::renamed ? ""
+                            : to_run_again(change)    ? words_of(one) + '\x1f' + one.after->kind
+                                                      : words_of(one);
+    const auto found = std::ranges::find(keys, key);
+    if (found != keys.end()) {
+      out[static_cast<std::size_t>(found - keys.begin())].cases.push_back(&one);
+      continue;
+    }
+    keys.push_back(key);
+    out.push_back({change == Change::renamed ? "" : words_of(one), {&one}});
+  }
+  for (Told& one : out) {
+    if (!to_run_again(change)) continue;
+    const std::string& message = one.cases.front()->after->message;
+    const bool same = std::ranges::all_of(one.cases, [&](const Changed* other) { return other->after->message == message; });
+    one.words += (same ? ": " : ": e.g. ") + cut(message, 200);
   }
   std::stable_sort(out.begin(), out.end(), [](const Told& x, const Told& y) { return x.cases.size() > y.cases.size(); });
   return out;

@@ -302,6 +302,53 @@ TEST(Report, ARunThatNeverPlannedHasAReportToo) {
   EXPECT_NE(got["schema"], json(nullptr));
 }
 
+// One engine fault, four classes: what fits all of them is the cause. A fault without such a rule keeps its own.
+TEST(Report, OneRuleOfPiecesIsOneCause) {
+  const std::string odd = "every piece of an odd length is 1 byte short", shorter = "every shorter piece is 1 byte short";
+  struct Ended {
+    FaultClass fault_class;
+    Finding finding;
+  };
+  const std::vector<Ended> ended{
+      {FaultClass::layer_missing, {"consumer, V: not written", 8, false, "not written by K/V", {odd}}},
+      {FaultClass::truncated, {"consumer: " + odd, 8, false, "", {odd, shorter}}},
+      {FaultClass::none, {"consumer: " + odd, 3, false, "", {odd}}},
+      {FaultClass::false_success, {"consumer: " + shorter, 5, false, "", {shorter, odd}}},
+      {FaultClass::layer_missing, {"consumer, layer 1: not written", 8, false, "not written by layer", {}}},
+      {FaultClass::layer_missing, {"consumer, layers 2..3: not written", 64, false, "not written by layer", {}}},
+      {FaultClass::layer_missing, {"consumer, K: not written", 64, false, "not written by K/V", {}}}};
+  sample::TemporaryDirectory dir;
+  auto store = RunStore::create(dir.path(), sample::info(), {});
+  const auto plan = sample::plan(static_cast<int>(ended.size()) * 4);
+  store.plan(plan);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    auto r = sample::passed(plan[i]);
+    if (i % 4 == 0) {
+      r.outcome = Outcome::fail, r.verdict = Verdict::unexpected, r.phase = Phase::compare;
+      r.diagnosis.fault_class = ended[i / 4].fault_class;
+      r.what_happened = {ended[i / 4].finding};
+      r.message = r.what_happened[0].text;
+    }
+    store.record(r);
+  }
+  store.finish(Ending::complete);
+  const auto reader = store::RunReader::open(dir.path());
+  const auto view = load(reader);
+  std::vector<std::string> causes;
+  for (const Cause& cause : view.of(Section::failed)) causes.push_back(cause.title + ": " + cause.message);
+  EXPECT_EQ(causes, (std::vector<std::string>{"FAIL at compare: e.g. consumer: " + odd,
+                                              "FAIL layer-missing at compare: e.g. consumer, layer 1: not written",
+                                              "FAIL layer-missing at compare: consumer, K: not written"}));
+  const Cause& first = view.of(Section::failed)[0];
+  EXPECT_EQ(first.count, 4);
+  EXPECT_TRUE(has(first.check, "length, the alignment and the order")) << first.check;
+  reader.for_each([&](const store::Row& row) {
+    if (row.planned.id == plan[0].id || row.planned.id == plan[24].id) {
+      EXPECT_EQ(view.cause_of(row), row.planned.id == plan[0].id ? 1u : 3u);
+    }
+  });
+}
+
 double cpu_seconds() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -324,6 +371,7 @@ TEST(Report, TenThousandCases) {
       r.verdict = Verdict::unexpected;
       r.phase = Phase::compare;
       r.message = "cause number " + std::string(static_cast<std::size_t>(n / 10 % 40 + 1), 'x') + std::string(200, 'm');
+      r.what_happened = {{"", 1, false, r.message}};
       r.evidence_files = {{"stdout", std::string(20000, 'e')}};
     }
     store.record(r);

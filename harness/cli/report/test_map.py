@@ -88,12 +88,10 @@ def main() -> None:
     need_program()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Faults of scripts without their expected failure.
+        # Faults of scripts without their expected failure, of classes that no other has: a card shows one case.
         scripts = (ROOT / "cases" / "faults" / "layout.yaml").read_text()
         scripts = "---\n".join(
-            d
-            for d in scripts.split("---\n")
-            if re.search(r"^case: faults/(axis-permuted|head-shard|layer-misrouted)$", d, re.M)
+            d for d in scripts.split("---\n") if re.search(r"^case: faults/(kv-split|head-shard|layer-misrouted)$", d, re.M)
         )
         scripts = re.sub(r"^(expected|controls): .*\n", "", scripts, flags=re.M)
         assert "actually" in scripts

@@ -53,23 +53,6 @@ bool steers(char32_t c) {
          (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF || (c & 0xFFFE) == 0xFFFE;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-
-// Length of the number that begins there, 0 if none does. 31,744 and 99.5 and 0x7f3a are one number each; "3, 4" is two.
-std::size_t number_at(std::string_view text, std::size_t begin) {
-  const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
-  std::size_t i = begin;
-  if (!is_digit(at(i))) return 0;
-  if (at(i) == '0' && at(i + 1) == 'x' && is_hex(at(i + 2))) {
-    for (i += 2; is_hex(at(i)); ++i) {
-    }
-  } else {
-    while (is_digit(at(i)) || ((at(i) == ',' || at(i) == '.') && is_digit(at(i + 1)))) ++i;
-  }
-  return i - begin;
-}
-
 }  // namespace
 
 std::string visible(std::string_view text, bool lines) {
@@ -132,17 +115,10 @@ std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-std::string shape(std::string_view message) {
-  std::string out;
-  for (std::size_t i = 0; i < message.size();) {
-    if (const auto length = number_at(message, i); length > 0) {
-      out += '#';
-      i += length;
-    } else {
-      out += message[i++];
-    }
-  }
-  return cut(out, 300);
+std::string kind_of(const CaseResult& result) {
+  if (result.what_happened.empty()) return "";
+  const Finding& first = result.what_happened.front();
+  return first.kind.empty() && !first.pieces.empty() ? first.pieces.front() : first.kind;
 }
 
 std::string duration(std::int64_t ns) {
@@ -169,11 +145,12 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", thousands(count), noun, count == 1 ? "" : "s");
 }
 
-std::string ending_words(const CaseResult& result) {
+std::string ending_words(const CaseResult& result, bool with_class) {
   std::string out(name(result.outcome));
   if (result.hang) out += fmt::format(" {}", name(*result.hang));
   if (!result.signal.empty()) out += " " + visible(result.signal);
-  if (result.diagnosis.fault_class != FaultClass::none) out += fmt::format(" {}", name(result.diagnosis.fault_class));
+  if (with_class && result.diagnosis.fault_class != FaultClass::none)
+    out += fmt::format(" {}", name(result.diagnosis.fault_class));
   if (result.phase) out += fmt::format(" at {}", name(*result.phase));
   return out;
 }

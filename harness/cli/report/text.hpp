@@ -25,8 +25,8 @@ std::string cut(std::string_view text, std::size_t most);
 /// One shell word: 'text', with quotes inside taken care of.
 std::string shell_word(std::string_view text);
 
-/// What two messages of one cause have in common: every number becomes '#'. "expected 5, got 3" -> "expected #, got #".
-std::string shape(std::string_view message);
+/// What most of its wrong bytes are a case of, without numbers: "not written by layer"; "" = nothing was found.
+std::string kind_of(const CaseResult& result);
 
 using text::thousands;                                          ///< 31,744
 std::string duration(std::int64_t ns);                          ///< "0.61 ms", "12.3 s", "3 min 20 s", "1 h 02 min"
@@ -34,7 +34,7 @@ std::string bytes(std::int64_t count);                          ///< "512 B", "1
 std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "2 cases"
 
 /// "FAIL axis-permuted at compare", "HANG stalled at complete", "CRASH SIGSEGV at transfer".
-std::string ending_words(const CaseResult& result);
+std::string ending_words(const CaseResult& result, bool with_class = true);
 /// The message has the diagnosis already, word for word; a guess is always said as one.
 bool is_said(const CaseResult& result);
 /// "failed 3 of 10 tries (11 to 60 % at 95 % confidence)"; of retries "failed, then 1 of 3 retries (6.1 to 79 % ...)". ""

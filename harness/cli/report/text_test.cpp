@@ -36,15 +36,6 @@ TEST(Text, CutCountsCharacters) {
   EXPECT_EQ(cut("", 0), "");
 }
 
-TEST(Text, ShapeForgetsNumbers) {
-  EXPECT_EQ(shape("expected 5, got 3"), "expected #, got #");
-  EXPECT_EQ(shape("31,744 of 65,536 bytes (48.4 %)"), "# of # bytes (# %)");
-  EXPECT_EQ(shape("consumer/g0/r1/kv.L3 at 0x7fA3."), "consumer/g#/r#/kv.L# at #.");
-  EXPECT_EQ(shape("x"), "x");
-  EXPECT_EQ(shape("ends 12"), "ends #");
-  EXPECT_NE(shape("axis permuted"), shape("axis lost"));
-}
-
 // What a repro line prints, a shell must hand back unchanged.
 TEST(Text, ShellWordsSurviveTheShell) {
   for (const std::string word : {"plain", "a b", "it's", "$HOME `id` \"x\" \\", "*?[]{}!#~&|;<>()"}) {

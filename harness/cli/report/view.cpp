@@ -9,6 +9,10 @@
 namespace kvcts::report {
 namespace {
 
+constexpr const char* pieces_advice =
+    "Check how the engine treats the length, the alignment and the order of what it is given to move; layers and heads have "
+    "no part in it.";
+
 bool plain_pass(const std::vector<Expected>& expected) {
   return expected.empty() || (expected.size() == 1 && expected[0] == Expected{});
 }
@@ -24,9 +28,35 @@ std::string note_of(const store::Row& row, Section section) {
   return "";
 }
 
-std::string key_of(const store::Row& row, Section section) {
-  return fmt::format("{}\x1f{}\x1f{}\x1f{}", static_cast<int>(section), title_of(row), note_of(row, section),
-                     shape(row.result.message));
+/// Rules of pieces, which code that knows no layer breaks, whatever class the bytes look like.
+const std::vector<std::string>& pieces_of(const store::Row& row) {
+  static const std::vector<std::string> none;
+  return row.result.what_happened.empty() ? none : row.result.what_happened.front().pieces;
+}
+bool is_of_pieces(const store::Row& row) { return !pieces_of(row).empty() && row.result.what_happened.front().kind.empty(); }
+
+/// Groups that a row may be in: that of its class and of what happened, or of its reason; then those of rules of pieces.
+std::vector<std::string> keys_of(const store::Row& row, Section section) {
+  const bool reason = section == Section::skipped || section == Section::not_run || section == Section::unsupported;
+  const auto key = [&](const std::string& title, const std::string& kind) {
+    return fmt::format("{}\x1f{}\x1f{}\x1f{}", static_cast<int>(section), note_of(row, section), title, kind);
+  };
+  std::vector<std::string> out;
+  if (!is_of_pieces(row)) out.push_back(key(title_of(row), reason ? row.result.message : kind_of(row.result)));
+  for (const std::string& rule : pieces_of(row)) out.push_back(key(ending_words(row.result, false), rule));
+  return out;
+}
+
+/// The one that most rows may be in.
+std::string key_of(const store::Row& row, Section section, const std::unordered_map<std::string, RunView::Group>& groups) {
+  std::string best;
+  std::int64_t most = -1;
+  for (std::string& key : keys_of(row, section)) {
+    const auto found = groups.find(key);
+    if (const std::int64_t rows = found == groups.end() ? 0 : found->second.rows; rows > most)
+      most = rows, best = std::move(key);
+  }
+  return best;
 }
 
 std::string check_of(const CaseResult& result) {
@@ -143,8 +173,8 @@ std::string headline(const store::Counts& c) {
 std::size_t RunView::cause_of(const store::Row& row) const {
   const auto section = section_of(row);
   if (section == Section::fine) return 0;
-  const auto found = cause_number.find(key_of(row, section));
-  return found == cause_number.end() ? 0 : found->second;
+  const auto found = groups.find(key_of(row, section, groups));
+  return found == groups.end() ? 0 : found->second.number;
 }
 
 std::vector<RunView::Kind> RunView::evidence() const {
@@ -178,6 +208,10 @@ RunView load(const store::RunReader& reader) {
   std::array<std::vector<Keyed>, section_count> found;
   std::unordered_map<std::string, std::size_t> place;
   reader.for_each([&](const store::Row& row) {
+    if (const auto section = section_of(row); section != Section::fine)
+      for (std::string& key : keys_of(row, section)) ++view.groups[std::move(key)].rows;
+  });
+  reader.for_each([&](const store::Row& row) {
     if (row.executions > 0) {
       view.slowest.push_back({row.planned.id, row.result.wall_ns});
       if (view.slowest.size() > 64) {
@@ -195,7 +229,7 @@ RunView load(const store::RunReader& reader) {
     const auto section = section_of(row);
     if (section == Section::fine) return;
     auto& list = found[static_cast<std::size_t>(section)];
-    const std::string key = key_of(row, section);
+    const std::string key = key_of(row, section, view.groups);
     const auto [at, is_new] = place.emplace(key, list.size());
     if (is_new) {
       list.push_back({key, Cause{title_of(row),
@@ -209,10 +243,20 @@ RunView load(const store::RunReader& reader) {
                                  {}}});
     }
     Cause& cause = list[at->second].cause;
+    const bool of_pieces =
+        std::ranges::any_of(pieces_of(row), [&](const std::string& rule) { return key.ends_with("\x1f" + rule); });
+    if (of_pieces) cause.check = pieces_advice;
+    if (cause.title != title_of(row)) cause.title = ending_words(row.result, false);
+    // Shown is a case that says what they share.
+    const bool says = is_of_pieces(row), first = says && !cause.samples.empty() && !is_of_pieces(cause.samples.front());
+    if (first) cause.message = (cause.differs ? "e.g. " : "") + row.result.message, cause.again = again_of(row.result);
     ++cause.count;
-    if (cause.message != row.result.message && !cause.differs) cause.message.insert(0, "e.g. "), cause.differs = true;
+    if (!first && cause.message != row.result.message && !cause.differs)
+      cause.message.insert(0, "e.g. "), cause.differs = true;
     if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
-    if (cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
+    if (first) cause.samples.insert(cause.samples.begin(), row);
+    if (!first && cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
+    if (cause.samples.size() > Cause::sample_limit) cause.samples.pop_back();
   });
   std::sort(view.slowest.begin(), view.slowest.end(), [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
   if (view.slowest.size() > 5) view.slowest.resize(5);
@@ -221,7 +265,7 @@ RunView load(const store::RunReader& reader) {
                      [](const Keyed& a, const Keyed& b) { return a.cause.count > b.cause.count; });
     for (auto& keyed : found[s]) {
       view.causes[s].push_back(std::move(keyed.cause));
-      view.cause_number[keyed.key] = view.causes[s].size();
+      view.groups[keyed.key].number = view.causes[s].size();
     }
   }
   return view;

@@ -26,10 +26,11 @@ enum class Section : std::uint8_t {
 inline constexpr int section_count = 8;
 Section section_of(const store::Row& row);
 
-/// Cases of one section that ended in the same way: same outcome, class, phase, message but for numbers, and expectation.
+/// Cases of one section that ended in the same way: same outcome, class, phase, kind of finding and expectation; what did
+/// not run for one reason; or, whatever the class, what one rule of pieces explains, if that holds for more of them.
 struct Cause {
   std::string title;    ///< "FAIL axis-permuted at compare"
-  std::string message;  ///< of the first case; behind "e.g. " where the cases differ in numbers
+  std::string message;  ///< of the first case; behind "e.g. " where the cases differ in it
   bool differs{false};
   std::string check;  ///< what to do or to look at; "" = nothing known
   std::string note;   ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
@@ -70,7 +71,11 @@ struct RunView {
   std::vector<Kind> evidence() const;
   /// Number of the row's cause in its section, from 1; 0 = none.
   std::size_t cause_of(const store::Row& row) const;
-  std::unordered_map<std::string, std::size_t> cause_number;  ///< by key, over all sections
+  struct Group {
+    std::int64_t rows{0};   ///< that may be in it
+    std::size_t number{0};  ///< of the cause in its section; 0 = none is
+  };
+  std::unordered_map<std::string, Group> groups;  ///< by key, over all sections
 };
 
 /// Reads the run once.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ struct Fact {
   /// A place that holds the same bytes one after another; -1: none does, or not known.
   int from{-1};
   std::int64_t from_offset{0};
+  std::int64_t as_before{0};  ///< of a right one: bytes at its end that were right before anything was written
 };
 
 /// Sets of values per axis; an axis without an entry: whatever it is.
@@ -74,8 +76,12 @@ struct Names {
   std::vector<std::string> regions;
   /// Memories from this one on are what steps read: they come last, for most of it follows from the others.
   int first_output{INT32_MAX};
+  std::set<int> sources;                     ///< memories that a transfer reads; none: what its pieces are is not known
   std::map<int, std::vector<Plane>> planes;  ///< by Fact::memory
 };
+
+/// Bit of its row at which it begins.
+inline std::int64_t begin_of(const Who& who, int bits) { return who.at[Axis::channel] * bits + 8 * who.byte; }
 
 /// Rows are cut where others of their memory and component begin or end: a set of channels is one of whole facts.
 std::vector<Fact> cut_alike(const std::vector<Fact>& facts);

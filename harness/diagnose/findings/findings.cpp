@@ -6,6 +6,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "case/text.hpp"
+
 namespace kvcts::findings {
 
 namespace {
@@ -283,7 +285,7 @@ class Memory {
     const std::vector<Flat> flats = flats_of(facts_, brought);
     if (!flats.empty() && (flats.size() < best.size() || (vague(best) && flats.size() <= many))) {
       best.clear(), elsewhere = false;
-      for (const Flat& flat : flats) best.push_back({words_of(flat, names_), flat.bytes, false});
+      for (const Flat& flat : flats) best.push_back(words_of(flat, names_));
     }
     return best;
   }
@@ -293,7 +295,7 @@ class Memory {
     std::vector<Finding> out;
     if (!moved(facts_[group.front()])) {
       for (const Box& box : boxes_of(facts_, group, all_, planes_, most))
-        out.push_back({words_of(facts_, box, {}, universe(box), names_), box.bytes, false});
+        out.push_back(words_of(facts_, box, {}, universe(box), names_));
       return out;
     }
     std::vector<Part> parts = parts_of(facts_, group);
@@ -313,7 +315,8 @@ class Memory {
       for (const Box& box : boxes_of(facts_, part.facts, all_, planes_, most_boxes)) {
         // The map on the box alone may be simpler.
         const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(facts_, box.facts));
-        out.push_back({words_of(facts_, box, maps, universe(box), names_), box.bytes, tangled(maps)});
+        out.push_back(words_of(facts_, box, maps, universe(box), names_));
+        out.back().vague = tangled(maps);
       }
     }
     return out;
@@ -366,6 +369,50 @@ class Memory {
 
 bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }
 
+/// Of the values that bound the wrong content on each axis: "layer 1, tokens 0..3, 8" are three.
+std::size_t stretches_of(const std::vector<Fact>& facts, const Names& names) {
+  std::size_t out = 0;
+  for (const Axis axis : content_axes) {
+    std::set<std::int64_t> wrong, all;
+    for (const Fact& fact : facts) {
+      if (fact.memory >= names.first_output || names.sources.contains(fact.memory)) continue;
+      for (std::int64_t i = 0; i < (axis == Axis::channel ? std::max<std::int64_t>(1, fact.channels) : 1); ++i) {
+        all.insert(fact.should.at[axis] + i);
+        if (fact.wrong) wrong.insert(fact.should.at[axis] + i);
+      }
+    }
+    if (wrong == all) continue;
+    for (const std::int64_t value : wrong) out += !wrong.contains(value - 1);
+  }
+  return out;
+}
+
+/// One property of pieces that tells the wrong ones from the right ones is said in place of the first `many` findings, but
+/// not in place of one that is as simple. Otherwise it is noted: other cases may leave only one.
+void say_by_piece(const std::vector<Fact>& facts, const Names& names, std::vector<Finding>& findings, std::ptrdiff_t many) {
+  if (many == 0 || names.sources.empty()) return;
+  std::vector<PieceRule> rules = piece_rules(facts, names);
+  if (rules.empty()) return;
+  const bool simple = many == 1 && !findings.front().vague && stretches_of(facts, names) <= 3;
+  const bool one = std::ranges::all_of(rules, [&](const PieceRule& rule) { return rule.of == rules.front().of; });
+  if (one && !(simple && rules.front().whole)) {
+    Finding said;
+    std::set<int> memories;
+    for (const Fact& fact : facts) {
+      if (fact.wrong && fact.memory < names.first_output) said.bytes += fact.bytes;
+      if (fact.memory < names.first_output && !names.sources.contains(fact.memory)) memories.insert(fact.memory);
+    }
+    if (memories.size() == 1) said.text = names.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
+    said.text += rules.front().said + " (" + rules.front().share + ", " + text::thousands(said.bytes) +
+                 (said.bytes == 1 ? " byte)" : " bytes)");
+    findings.erase(findings.begin(), findings.begin() + many);
+    findings.insert(findings.begin(), std::move(said));
+  } else if (simple) {
+    std::erase_if(rules, [](const PieceRule& rule) { return !rule.part; });
+  }
+  for (PieceRule& rule : rules) findings.front().pieces.push_back(std::move(rule.words));
+}
+
 }  // namespace
 
 std::vector<Finding> what_happened(const std::vector<Fact>& told, const Names& names) {
@@ -400,6 +447,7 @@ std::vector<Finding> what_happened(const std::vector<Fact>& told, const Names& n
   const auto larger = [](const Finding& a, const Finding& b) { return a.bytes > b.bytes; };
   std::stable_sort(out.begin(), out.begin() + outputs, larger);
   std::stable_sort(out.begin() + outputs, out.end(), larger);
+  say_by_piece(facts, names, out, outputs);
   return out;
 }
 

@@ -12,14 +12,26 @@ namespace kvcts::findings {
 /// All wrong bytes of `facts`, in as few rules as there are, the largest share first. Linear in the facts.
 std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& names);
 
+/// What tells pieces that came short from those that came whole.
+struct PieceRule {
+  int of{0};          ///< length, alignment or order
+  std::string words;  ///< "every piece of an odd length is 1 byte short"
+  std::string said;   ///< "...; the even ones are whole"
+  std::string share;  ///< "15 of 40 pieces"
+  bool part{false};   ///< it says how much of each is missing
+  bool whole{true};   ///< of each all is missing
+};
+/// Every such rule that holds for all wrong bytes, but for outputs; those of one property together, the simplest first.
+std::vector<PieceRule> piece_rules(const std::vector<Fact>& facts, const Names& names);
+
 /// One rule in words. `maps`: of the axes on which what is there differs, each with its map.
-std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
-                     const Names& names);
+Finding words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
+                 const Names& names);
 
 Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names);
 
 Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names);
 
-std::string words_of(const Flat& flat, const Names& names);
+Finding words_of(const Flat& flat, const Names& names);
 
 }  // namespace kvcts::findings

@@ -7,9 +7,6 @@ namespace kvcts::findings {
 
 namespace {
 
-/// Bit of the row at which it begins.
-std::int64_t begin_of(const Who& who, int bits) { return who.at[Axis::channel] * bits + 8 * who.byte; }
-
 void advance(Who& who, int bits, std::int64_t bytes) {
   if (who.at[Axis::channel] == none || bits == 0) return;
   const std::int64_t to = begin_of(who, bits) + 8 * bytes;
@@ -51,6 +48,8 @@ std::vector<Fact> cut_alike(const std::vector<Fact>& facts) {
         Fact piece = fact;
         piece.bytes = (*cut - done) / 8;
         piece.channels = (*cut - 1) / fact.bits - done / fact.bits + 1;
+        piece.as_before = std::clamp<std::int64_t>(fact.as_before - (end - *cut) / 8, 0, piece.bytes);
+        fact.as_before = std::min(fact.as_before, (end - *cut) / 8);
         fact.offset += piece.bytes, fact.bytes -= piece.bytes, fact.from_offset += piece.bytes;
         advance(fact.should, fact.bits, piece.bytes);
         if (fact.is.kind == Who::Kind::element) advance(fact.is, fact.is_bits, piece.bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "case/text.hpp"
 #include "diagnose/findings/findings.hpp"
@@ -204,6 +205,22 @@ std::string what_words(const std::vector<Fact>& facts, const Box& box, const std
   return fmt::format("holds {}", fmt::join(parts, ", "));
 }
 
+/// What it is, whatever the numbers: "not written by layer, K/V".
+std::string kind_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe) {
+  constexpr std::array<std::string_view, 7> became{"not written",    "other",   "a constant",   "from elsewhere",
+                                                   "parts of codes", "as read", "unknown bytes"};
+  const Fact& first = facts[box.facts.front()];
+  std::string out(became[static_cast<std::size_t>(first.is.kind)]);
+  for (const auto& [axis, map] : maps) out += fmt::format(" {}", word(axis));
+  if (first.should.kind != Who::Kind::element) return out + " where nothing was meant";
+  std::string_view by = " by ";
+  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::token, Axis::head, Axis::channel}) {
+    const auto &values = box.scope.at(axis), &all = universe.at(axis);
+    if (all_known(values) && values != all) out += fmt::format("{}{}", std::exchange(by, ", "), word(axis));
+  }
+  return out;
+}
+
 struct Parted {
   std::string where;
   std::int64_t bytes{0};
@@ -229,7 +246,7 @@ Parted parted(const std::vector<Fact>& facts, const std::vector<std::size_t>& so
 
 }  // namespace
 
-std::string words_of(const Flat& flat, const Names& names) {
+Finding words_of(const Flat& flat, const Names& names) {
   const auto stretch = [&](int region, std::int64_t offset) {
     return fmt::format("{}, byte{} {}", names.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
                        range(offset, offset + flat.length - 1));
@@ -237,14 +254,15 @@ std::string words_of(const Flat& flat, const Names& names) {
   const std::string share = flat.bytes == flat.length
                                 ? bytes_words(flat.bytes)
                                 : fmt::format("{} of {} bytes", text::thousands(flat.bytes), text::thousands(flat.length));
-  return fmt::format("{}: holds {} ({})", stretch(flat.region, flat.offset), stretch(flat.from, flat.from_offset), share);
+  return {fmt::format("{}: holds {} ({})", stretch(flat.region, flat.offset), stretch(flat.from, flat.from_offset), share),
+          flat.bytes, false, "bytes of another place"};
 }
 
 Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names) {
   const Parted part = parted(facts, turned.facts, universe, names, {turned.a, turned.b});
   return {fmt::format("{}: holds {}s and {}s in the other order ({})", part.where, word(turned.a), word(turned.b),
                       bytes_words(part.bytes)),
-          part.bytes};
+          part.bytes, false, fmt::format("{}s and {}s in the other order", word(turned.a), word(turned.b))};
 }
 
 Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names) {
@@ -256,26 +274,29 @@ Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& un
     return {
         fmt::format("{}: {} {} bytes {} than declared{} ({})", part.where, fit.read ? "was read" : "content lies",
                     text::thousands(std::abs(fit.shift)), fit.shift < 0 ? "nearer" : "further", in, bytes_words(part.bytes)),
-        part.bytes};
+        part.bytes, false, verb + " a distance"};
   std::vector<std::string> found, declared;
+  std::string kind = verb + " strides of";
   for (const auto& [axis, stride] : fit.strides) {
     const auto known = fit.declared.find(axis);
     if (known != fit.declared.end() && known->second == stride) continue;
     const std::string what = axis == Axis::kv ? "K and V" : fmt::format("{}s", word(axis));
+    kind += " " + what;
     found.push_back(fmt::format("{} {}{}", what, text::thousands(stride), found.empty() ? " bytes apart" : ""));
     if (known != fit.declared.end()) declared.push_back(what + " " + text::thousands(known->second));
   }
   const std::string meant = declared.empty() ? "" : fmt::format("; declared: {}", fmt::join(declared, ", "));
   return {fmt::format("{}: {} {}{}{} ({})", part.where, verb, fmt::join(found, ", "), in, meant, bytes_words(part.bytes)),
-          part.bytes};
+          part.bytes, false, kind};
 }
 
-std::string words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
-                     const Names& names) {
+Finding words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
+                 const Names& names) {
   const std::string share =
       box.others == 0 ? bytes_words(box.bytes)
                       : fmt::format("{} of {} bytes", text::thousands(box.bytes), text::thousands(box.bytes + box.others));
-  return fmt::format("{}: {} ({})", scope_words(facts, box, universe, names), what_words(facts, box, maps, names), share);
+  return {fmt::format("{}: {} ({})", scope_words(facts, box, universe, names), what_words(facts, box, maps, names), share),
+          box.bytes, false, kind_of(facts, box, maps, universe)};
 }
 
 }  // namespace kvcts::findings
