@@ -39,7 +39,9 @@ void members(auto& v, const View*, F f) {
 
 template <class F>
 void members(auto& v, const Memory*, F f) {
-  auto& [side, rank, view, bytes, pool, gap, guard_below, guard_above, sparse, boundaries, base, holds, unused_slots] = v;
+  auto& [side, rank, view, bytes, pool, gap, guard_below, guard_above, poison_rank, sparse, boundaries, base, holds,
+         unused_slots] = v;
+  (void)poison_rank;
   f("side", side), f("rank", rank), f("view", view), f("bytes", bytes), f("pool", pool), f("gap", gap),
       f("guard_below", guard_below);
   f("guard_above", guard_above), f("sparse", sparse), f("boundaries", boundaries), f("base", base), f("holds", holds),

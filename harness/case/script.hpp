@@ -58,7 +58,8 @@ struct Memory {
   bool pool{false};       ///< one backing: consecutive allocations, with `gap` bytes between them
   std::int64_t gap{0};
   std::int64_t guard_below{4096}, guard_above{4096};
-  bool sparse{false};  ///< GiB in size: only touched bytes exist; nothing else is poisoned
+  std::optional<std::uint32_t> poison_rank{};  ///< not of a file: of a case with two sides, whose poison it has
+  bool sparse{false};                          ///< GiB in size: only touched bytes exist; nothing else is poisoned
   std::vector<std::int64_t>
       boundaries;               ///< byte offsets at which one mapping ends and the next begins: no copy may straddle one
   std::int64_t base{0};         ///< address of byte 0; matters for alignment only

@@ -255,6 +255,16 @@ void Arrivals::search() {
     files.push_back(region.arrived.found);
     gathered.push_back(&region);
   }
+  // A changed source may hold what the consumer had.
+  const bool changed =
+      std::ranges::any_of(regions_, [](const Region& r) { return r.arrived.region.side == Side::producer; });
+  const std::size_t befores = files.size();
+  std::vector<const Region*> destinations;
+  for (const Region& region : regions_) {
+    if (!changed || region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
+    files.push_back(region.arrived.before);
+    destinations.push_back(&region);
+  }
   /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
   const auto at_consumer = [&](std::size_t number, std::int64_t at, const Arrival& one) -> std::optional<Seat> {
     const Region& region = *gathered[number];
@@ -294,6 +304,8 @@ void Arrivals::search() {
   const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) {
     Arrival one = wanted[stretch.number];
     advance(one, stretch.at - one.at);
+    const bool of_source = regions_[region_of[stretch.number]].arrived.region.side == Side::producer;
+    if (static_cast<std::size_t>(source) >= befores) return of_source ? findings::Likely{1 << 20, 1} : findings::Likely{};
     if (static_cast<std::size_t>(source) >= producer_.size()) {
       const auto seat = is_output(stretch.number) ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
                                                   : std::nullopt;
@@ -307,7 +319,12 @@ void Arrivals::search() {
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
     if (found.too_short) one.did = said(Kind::other, "too short to tell");
-    if (found.source >= static_cast<int>(producer_.size())) {
+    if (found.source >= static_cast<int>(befores)) {
+      const Region& region = *destinations[static_cast<std::size_t>(found.source) - befores];
+      one.did = poison_at(region.arrived.region, found.from - region.base, std::nullopt).who;
+      one.home = static_cast<int>(sources_.size() + static_cast<std::size_t>(&region - regions_.data()));
+      one.home_offset = found.from - region.base;
+    } else if (found.source >= static_cast<int>(producer_.size())) {
       const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
       one.did = at_consumer(number, found.from, one)->who;
       one.home = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
@@ -376,7 +393,8 @@ script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::
   } else if (one.home >= 0) {
     const auto home = static_cast<std::size_t>(one.home);
     const bool source = home < sources_.size();
-    out.is = source ? Is::content : Is::lies;
+    const bool of_source = region.arrived.region.side == Side::producer;
+    out.is = source ? Is::content : of_source ? Is::before : Is::lies;
     out.from = place(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
   } else {
     out.is = Is::changed;

@@ -1,9 +1,12 @@
 #include "diagnose/arrived.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 
 #include "diagnose/clues.hpp"
-#include "diagnose/facts.hpp"
 #include "diagnose/observe.hpp"
 #include "scene/machine/recorder.hpp"
 
@@ -35,16 +38,48 @@ void apply(const Patch& patch, Bytes& bytes, const Bytes& right) {
   bytes.write(patch.at.backing, patch.at.offset, patch.bytes, in.data());
 }
 
+/// Who the patches say lies where; what they do not reach is as it must be.
+class Brought {
+ public:
+  Brought(const std::vector<Patch>& patches, const std::function<Who(const Place&)>& right) {
+    for (const Patch& patch : patches) {
+      for (std::int64_t i = 0; i < patch.bytes; ++i) {
+        const Place from{patch.from.backing, patch.from.offset + i};
+        Who who;
+        if (patch.is == Patch::Is::content) who = right(from);
+        if (patch.is == Patch::Is::lies) who = at(from).value_or(right(from));
+        if (patch.is == Patch::Is::before)
+          who.kind = Who::Kind::poison, who.backing = from.backing, who.offset = from.offset;
+        if (patch.is == Patch::Is::constant) who.kind = Who::Kind::constant, who.byte = patch.value.at(0);
+        who_[{patch.at.backing, patch.at.offset + i}] = who;
+      }
+    }
+  }
+  std::optional<Who> at(const Place& place) const {
+    const auto found = who_.find({place.backing, place.offset});
+    return found == who_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const std::pair<int, std::int64_t>& place) const {
+      return static_cast<std::size_t>(place.second * 64 + place.first);
+    }
+  };
+  std::unordered_map<std::pair<int, std::int64_t>, Who, Hash> who_;
+};
+
 }  // namespace
 
 Explanation explain(const Script& script, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
-                    const Elsewhere* elsewhere) {
+                    std::vector<Claim> claims) {
+  constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
   Names names;
   Truth truth = paint(script, arena, names);
   truth.checks.back().any = arrived.any;
   Expectation expectation(truth, arena, names, seed);
   const Tape tape = record(script, arena, actual_sequence(script));
-  Observation seen = observe(tape, seed, naming_passes);
+  Observation seen = observe(tape, seed, passes);
   seen.counted = false;
   for (auto& checks : seen.bytes) {
     const Bytes right = checks.back();
@@ -52,11 +87,15 @@ Explanation explain(const Script& script, const Arena& arena, const Arrived& arr
   }
   const Mismatch mismatch = compare(seen, truth, expectation, arena);
   if (!mismatch.any()) return {};
-  Clues clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
-  if (clues.unknown > 0 && name_declared(script, names))
-    clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
-  if (clues.unknown > 0) return {};  // no step moves content that nothing had
-  return explain({script, arena, truth, seen, mismatch, clues, expectation, names, seed, elsewhere, true});
+  const Checkpoint& end = *expectation.at(seen.checks.back());
+  const auto right = [&](const Place& place) { return names.at(expectation.id(end, place.backing, place.offset, names)); };
+  const Brought brought(arrived.patches, right);
+  const Clues clues = find_clues(
+      seen, mismatch, expectation, arena, names,
+      [&](const Who& must, int backing, std::int64_t offset) { return brought.at({backing, offset}).value_or(must); });
+  if (clues.unknown > 0 && !arrived.real) return {};  // no step moves content that nothing had
+  return explain(
+      {script, arena, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
 }
 
 }  // namespace kvcts::script

@@ -31,10 +31,11 @@ struct Patch {
 struct Arrived {
   std::vector<Patch> patches;                               ///< applied in order
   std::map<int, std::map<std::int64_t, std::int64_t>> any;  ///< bytes that do not matter, as in Checkpoint
+  bool real{false};  ///< the bytes of pass 0 are those that were found: they alone decide
 };
 
-/// Names the cause; `elsewhere` knows causes that no steps tell. Throws std::runtime_error when the steps cannot be played.
+/// Names the cause. Throws std::runtime_error when the steps cannot be played.
 Explanation explain(const Script& script, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
-                    const Elsewhere* elsewhere = nullptr);
+                    std::vector<Claim> claims = {});
 
 }  // namespace kvcts::script

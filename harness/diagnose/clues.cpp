@@ -153,12 +153,17 @@ bool Namer::is(const Who& who, std::size_t check, int backing, std::int64_t offs
 Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena,
                  Names& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
+  const Namer namer(o, names, arena, seed);
   Rescaled rescaled(o, mismatch, expectation, names);
-  return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed), &rescaled);
+  const std::size_t check = mismatch.ranges.front().check;
+  return find_clues(o, mismatch, expectation, arena, names, [&](const Who& must, int backing, std::int64_t offset) {
+    const auto number = rescaled.who(must, namer, check, backing, offset);
+    return number ? *number : namer.who(check, backing, offset);
+  });
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
-                 const Namer& namer, Rescaled* rescaled) {
+                 const WhoIs& who_is) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
@@ -191,8 +196,7 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
       clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
-        const auto number = rescaled ? rescaled->who(clue.must, namer, out.check, b.ordinal, offset) : std::nullopt;
-        clue.is = number ? *number : namer.who(out.check, b.ordinal, offset);
+        clue.is = who_is(clue.must, b.ordinal, offset);
         clue.untouched = b.zeroed || b.sparse
                              ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;

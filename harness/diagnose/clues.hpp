@@ -73,9 +73,11 @@ class Rescaled {
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
                  const Arena& arena, Names& names, std::uint64_t seed);
 
-/// The same, with names that are already known.
+/// Who a wrong byte is, by its place.
+using WhoIs = std::function<Who(const Who& must, int backing, std::int64_t offset)>;
+/// The same, where that is known.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
-                 Names& names, const Namer& namer, Rescaled* rescaled = nullptr);
+                 Names& names, const WhoIs& who_is);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class Whereabouts {

@@ -11,6 +11,7 @@
 #include "diagnose/declared.hpp"
 #include "diagnose/families/tools.hpp"
 #include "diagnose/quantity.hpp"
+#include "diagnose/values.hpp"
 
 namespace kvcts::script {
 
@@ -203,7 +204,6 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
-// Zeros that lost their sign, changed NaNs, tiny numbers flushed to zero: a copy that went through numbers.
 Explanation from_values(const Evidence& e) {
   std::map<int, layout::Dtype> dtypes;
   for (const auto& [name, memory] : e.intended.memories) {
@@ -217,49 +217,24 @@ Explanation from_values(const Evidence& e) {
         dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
     }
   }
-  struct Format {
-    int bytes;
-    std::uint64_t exponent;  ///< exponent bits; sign is the highest bit
-  };
-  static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}},
-                                                       {layout::Dtype::fp16, {2, 0x7c00}},
-                                                       {layout::Dtype::fp32, {4, 0x7f800000}},
-                                                       {layout::Dtype::e5m2, {1, 0x7c}}};
-  std::set<std::string> kinds;
+  diagnose::ChangedCodes codes;
   for (int pass = 0; pass < static_cast<int>(e.observation.bytes.size()); ++pass) {
+    std::set<std::pair<std::size_t, int>> seen;
     for (const WrongRange& range : e.mismatch.ranges) {
       const Backing& b = e.arena.backings()[static_cast<std::size_t>(range.backing)];
       const Checkpoint* check = e.expectation.at(e.observation.checks[range.check]);
       const auto dtype = dtypes.find(range.backing);
-      if (!check || b.sparse || dtype == dtypes.end() || !formats.contains(dtype->second)) return {};
-      const Format& f = formats.at(dtype->second);
-      const std::uint64_t sign = std::uint64_t{1} << (8 * f.bytes - 1);
-      const auto& must = e.expectation.dense(*check, range.backing, pass);
-      const auto& is = e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing);
-      for (std::int64_t at = range.begin / f.bytes * f.bytes; at < range.end; at += f.bytes) {
-        if (at < 0 || at + f.bytes > b.bytes) return {};
-        std::uint64_t p = 0, q = 0;
-        for (int k = f.bytes; k-- > 0;) {
-          const auto i = static_cast<std::size_t>(at + k + b.guard_below);
-          p = p << 8 | must[i], q = q << 8 | is[i];
-        }
-        if (p == q) continue;
-        const auto nan = [&](std::uint64_t v) { return (v & f.exponent) == f.exponent && (v & ~(sign | f.exponent)) != 0; };
-        if (nan(p) && nan(q))
-          kinds.insert("a NaN became another NaN");
-        else if (p == sign && q == 0)
-          kinds.insert("-0 became 0");
-        else if ((p & f.exponent) == 0 && (q & ~sign) == 0)
-          kinds.insert("subnormal numbers became zero");
-        else
-          return {};
-      }
+      if (!check || b.sparse || dtype == dtypes.end() || range.begin < 0 || range.end > b.bytes) return {};
+      if (!seen.emplace(range.check, range.backing).second) continue;
+      const auto inside = [&](const std::vector<std::uint8_t>& all) {
+        return std::span(all).subspan(static_cast<std::size_t>(b.guard_below), static_cast<std::size_t>(b.bytes));
+      };
+      codes.look(dtype->second, inside(e.expectation.dense(*check, range.backing, pass)),
+                 inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing)));
     }
   }
-  std::string words;
-  for (const std::string& kind : kinds) words += (words.empty() ? "" : "; ") + kind;
-  return kinds.empty() ? Explanation{}
-                       : certain(FaultClass::dtype_reinterpreted, words + ": bits passed through a number conversion");
+  const auto cause = codes.cause();
+  return cause ? certain(cause->first, cause->second) : Explanation{};
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.
@@ -345,16 +320,16 @@ Explanation explain(Evidence evidence) {
   };
   // Trials of other causes, once there is one; fewer the more bytes each plays.
   constexpr std::int64_t for_others = 1500, of_bytes = 1 << 16;
-  constexpr std::int64_t after_elsewhere = 3000;
   std::int64_t bytes = 0;
-  for (const Backing& b : evidence.arena.backings()) bytes += b.bytes;
+  for (const Backing& b : evidence.arena.backings())
+    bytes += b.sparse && evidence.whole_only
+                 ? static_cast<std::int64_t>(evidence.observation.bytes.front().back().pages(b.ordinal).size()) * Bytes::page
+                 : b.bytes;
+  const auto cheapest = [&] { return std::ranges::min(workshop.exact(), {}, &Hypothesis::cost).cost; };
   for (const Family& family : families()) {
     const bool first = workshop.exact().empty();
     if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
-    if (first && evidence.elsewhere && family.cost > evidence.elsewhere->cost) {
-      if (const Explanation told = std::exchange(evidence.elsewhere, nullptr)->ask(); told.exact) return told;
-      workshop.allow_only(after_elsewhere / (1 + bytes / (4 * of_bytes)));
-    }
+    if (!first && evidence.whole_only && family.cost > cheapest() + margin) break;  // no rival costs as much
     workshop.ask(family);
     if (first && workshop.found()) workshop.allow_only(for_others / (1 + bytes / of_bytes));
     if (workshop.exhausted()) break;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,12 +14,11 @@
 
 namespace kvcts::script {
 
-struct Explanation;
-
-/// Another search for a cause, asked after the families that cost less.
-struct Elsewhere {
-  double cost{0};
-  std::function<Explanation()> ask;
+/// A belief about memories under which steps could move their bytes.
+struct Claim {
+  FaultClass fault_class{};
+  std::string words;
+  std::map<std::string, std::string> caches;  ///< memory -> layout text
 };
 
 /// All that the search may see.
@@ -33,8 +32,9 @@ struct Evidence {
   Expectation& expectation;
   Names& names;
   std::uint64_t seed{1};
-  const Elsewhere* elsewhere{nullptr};
   bool whole_only{false};  ///< no part of an explanation is asked for
+  std::vector<Claim> claims{};
+  bool real{false};  ///< bytes that have no name may be content all the same
 };
 
 struct Explanation {

@@ -43,6 +43,11 @@ class Lowering {
       }
     }
     // What is written comes first, as in a case with two sides.
+    constexpr std::int64_t kept_whole = 256 << 10;
+    std::int64_t bytes = 0;
+    for (const auto& [name, memory] : script_.memories)
+      for (const auto& allocation : layout::cache_from_text(memory.view.cache).allocations) bytes += allocation.bytes;
+    for (auto& [name, memory] : script_.memories) memory.sparse = bytes > kept_whole;
     std::ranges::stable_sort(script_.steps, {}, [](const script::Step& s) { return s.intended.op != Operation::write; });
     return std::move(script_);
   }
@@ -60,6 +65,7 @@ class Lowering {
       memory.side = name(side);
       memory.unused_slots = "kept";  // the comparison has decided which of them are right
       memory.rank = static_cast<std::int64_t>(r);
+      memory.poison_rank = static_cast<std::uint32_t>(group) * 256 + static_cast<std::uint32_t>(r);
       memory.view.cache = layout::to_text(cache.ranks[r].truth);
       const auto shape = oracle::file_shape(case_, 0);
       memory.guard_below = shape.base;

@@ -203,7 +203,8 @@ bool Workshop::in_every_pass(const Bodies& bodies) {
   const Tape tape = rehearsal_.tape(whole(bodies));
   const Observation& o = evidence_.observation;
   bool same = true;
-  for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && same; ++pass) {
+  const int passes = evidence_.real ? 1 : static_cast<int>(o.bytes.size());
+  for (int pass = 1; pass < passes && same; ++pass) {
     Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
     script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
       for (const Backing& b : evidence_.arena.backings()) {
@@ -311,6 +312,11 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   }
   // Where only what fits to the last byte counts, a sample of what it would have moved is looked at first.
   constexpr std::int64_t samples = 16;
+  try {
+    if (is_vast(bodies)) return false;
+  } catch (const std::exception&) {
+    return false;  // a view of something that does not exist
+  }
   if ((evidence_.whole_only || !exact_.empty()) && refuted(bodies)) {
     work_ += ++refuted_ % samples == 0;
     return false;
@@ -319,7 +325,6 @@ bool Workshop::attempt(FaultClass fault_class, const std::string& words, Bodies 
   bool all = false, counts = false;
   double share = 0;
   try {
-    if (is_vast(bodies)) return false;
     share = judge(bodies, all, counts);
   } catch (const std::exception&) {
     return false;  // the proposal is impossible: coordinates that no content has
@@ -520,7 +525,7 @@ Workshop::Probed Workshop::probe(std::size_t step, const std::vector<Action>& bo
     // Another request's content: a later step may have put it there.
     if (there.kind == Who::Kind::tag && !generations.contains(there.generation)) continue;
     // Poison has a name only where it was looked for.
-    if (there.kind == Who::Kind::unknown && who.kind != Who::Kind::tag) continue;
+    if (there.kind == Who::Kind::unknown && (evidence_.real || who.kind != Who::Kind::tag)) continue;
     ++out.asked;
     out.agree += who == there;
   }

@@ -220,40 +220,51 @@ const std::vector<Family>& families();
 
 // ---- families (families_*.cpp) -------------------------------------------------------------------------------------
 
-void propose_skips(Workshop& w);            ///< a step, or a group of steps, never happened
-void propose_subsets(Workshop& w);          ///< a part of a step never happened
-void propose_options(Workshop& w);          ///< scales, decode, splits, direction, requirements, registration
-void propose_keys(Workshop& w);             ///< stores: fields of keys that are left out
-void propose_orders(Workshop& w);           ///< a step happened at another time
-void propose_orders_together(Workshop& w);  ///< several steps happened at another time
-void propose_tables_together(Workshop& w);  ///< each request of a batch uses another's table
-void propose_lists(Workshop& w);            ///< block ids, layers, heads, kv, tokens that went elsewhere
-void propose_strays(Workshop& w);           ///< an extra write, or one that reached further
-void propose_shown_lists(Workshop& w);      ///< block ids, whatever the bytes show
-void propose_memories(Workshop& w);         ///< another memory, another request, another generation
-void propose_arithmetic(Workshop& w);       ///< 32-bit addresses, alignment
-void propose_offsets(Workshop& w);          ///< a base that is off
-void propose_layouts(Workshop& w);          ///< axes, blocks, strides, sizes: simple changes of a layout
-void propose_scales(Workshop& w);           ///< scales elsewhere
-void propose_far_layouts(Workshop& w);      ///< any order of axes
-void propose_raw(Workshop& w);              ///< raw copies and fills: other lengths, offsets, steps
-void propose_everywhere(Workshop& w);       ///< one belief about a memory in all steps
-void propose_fits(Workshop& w);             ///< one linear map, read off the bytes
-void propose_lengths(Workshop& w);          ///< more or fewer tokens than there are
-void propose_copies(Workshop& w);           ///< a transfer as a list of copies: other lengths, joined, cut
-void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
-void propose_extra(Workshop& w);            ///< a step, or a load, where nothing was meant
-void propose_beside(Workshop& w);           ///< one id that is a small number beside the pool: -1
-void propose_beyond(Workshop& w);           ///< ids beyond the pool, before or after it
-void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
-void propose_plain_pieces(Workshop& w);     ///< the plainest of these, in the piece that is wrong
-void propose_registered(Workshop& w);       ///< several registrations: a limit, a side, bases exchanged
-void propose_stores(Workshop& w);           ///< several contents under one key, and who wins
-void propose_ways_out(Workshop& w);         ///< where the elements of a step went
-void propose_parts(Workshop& w);            ///< a layer, K or V, a head or a destination of a step differs
-void propose_part_by_part(Workshop& w);     ///< regions paired by index, a table for each part
-void propose_some_beliefs(Workshop& w);     ///< one belief about a memory in some steps
-void propose_together(Workshop& w);         ///< one mistake in several steps, each with its own numbers
-void propose_alike(Workshop& w);            ///< the same, of what was found of each since
+void propose_skips(Workshop& w);             ///< a step, or a group of steps, never happened
+void propose_subsets(Workshop& w);           ///< a part of a step never happened
+void propose_claims(Workshop& w);            ///< what was claimed of memories, and the other side's layout
+void propose_options(Workshop& w);           ///< scales, decode, splits, direction, requirements, registration
+void propose_keys(Workshop& w);              ///< stores: fields of keys that are left out
+void propose_orders(Workshop& w);            ///< a step happened at another time
+void propose_orders_together(Workshop& w);   ///< several steps happened at another time
+void propose_tables_together(Workshop& w);   ///< each request of a batch uses another's table
+void propose_lists(Workshop& w);             ///< block ids, layers, heads, kv, tokens that went elsewhere
+void propose_strays(Workshop& w);            ///< an extra write, or one that reached further
+void propose_shown_lists(Workshop& w);       ///< block ids, whatever the bytes show
+void propose_memories(Workshop& w);          ///< another memory, another request, another generation
+void propose_arithmetic(Workshop& w);        ///< 32-bit addresses, alignment
+void propose_offsets(Workshop& w);           ///< a base that is off
+void propose_layouts(Workshop& w);           ///< axes, blocks, strides, sizes: simple changes of a layout
+void propose_scales(Workshop& w);            ///< scales elsewhere
+void propose_far_layouts(Workshop& w);       ///< any order of axes
+void propose_raw(Workshop& w);               ///< raw copies and fills: other lengths, offsets, steps
+void propose_everywhere(Workshop& w);        ///< one belief about a memory in all steps
+void propose_fits(Workshop& w);              ///< one linear map, read off the bytes
+void propose_lengths(Workshop& w);           ///< more or fewer tokens than there are
+void propose_copies(Workshop& w);            ///< a transfer as a list of copies: other lengths, joined, cut
+void propose_transfer_list(Workshop& w);     ///< all moves as one list of pieces
+void propose_first_pieces(Workshop& w);      ///< the list ends early
+void propose_narrow_offsets(Workshop& w);    ///< of that list, at the destination
+void propose_shift(Workshop& w);             ///< all is read, or written, some bytes off
+void propose_steps(Workshop& w);             ///< the step of an axis halved or doubled, wherever bytes are moved
+void propose_order(Workshop& w);             ///< another order of axes, wherever bytes are moved
+void propose_other_rank(Workshop& w);        ///< all goes to the next rank's memory
+void propose_pieces_of_others(Workshop& w);  ///< pieces that hold another's bytes, whatever they are
+void propose_one_by_one(Workshop& w);        ///< blocks of two sizes, by their numbers
+void propose_slabs(Workshop& w);             ///< dim 0 of the tensor taken for the blocks
+void propose_tables(Workshop& w);            ///< ids of another unit, or of another time
+void propose_extra(Workshop& w);             ///< a step, or a load, where nothing was meant
+void propose_beside(Workshop& w);            ///< one id that is a small number beside the pool: -1
+void propose_beyond(Workshop& w);            ///< ids beyond the pool, before or after it
+void propose_pieces(Workshop& w);            ///< any of these, in a piece of a step only
+void propose_plain_pieces(Workshop& w);      ///< the plainest of these, in the piece that is wrong
+void propose_registered(Workshop& w);        ///< several registrations: a limit, a side, bases exchanged
+void propose_stores(Workshop& w);            ///< several contents under one key, and who wins
+void propose_ways_out(Workshop& w);          ///< where the elements of a step went
+void propose_parts(Workshop& w);             ///< a layer, K or V, a head or a destination of a step differs
+void propose_part_by_part(Workshop& w);      ///< regions paired by index, a table for each part
+void propose_some_beliefs(Workshop& w);      ///< one belief about a memory in some steps
+void propose_together(Workshop& w);          ///< one mistake in several steps, each with its own numbers
+void propose_alike(Workshop& w);             ///< the same, of what was found of each since
 
 }  // namespace kvcts::script

@@ -111,6 +111,7 @@ Arena::Arena(const Script& script) : script_(script) {
     backing.name = backing.memory = name;
     backing.side = "output";
     backing.ordinal = static_cast<int>(backings_.size());
+    backing.poison_number = static_cast<std::uint32_t>(backing.ordinal);
     backing.bytes = bytes;
     backing.guard_below = backing.guard_above = 64;
     spots_.push_back({name, {backing.ordinal, 0}, bytes});
@@ -127,12 +128,15 @@ Arena::Arena(const Script& script) : script_(script) {
 
 void Arena::add(const std::string& name, const Memory& memory, const Script&) {
   const layout::Cache cache = cache_of(memory.view);
+  int number = 0;
   const auto open = [&](const std::string& called, std::int64_t bytes) {
     Backing backing;
     backing.name = called;
     backing.memory = name;
     backing.side = memory.side;
     backing.ordinal = static_cast<int>(backings_.size());
+    backing.poison_number = static_cast<std::uint32_t>(memory.poison_rank ? number++ : backing.ordinal);
+    backing.poison_rank = memory.poison_rank.value_or(0);
     backing.bytes = bytes;
     backing.guard_below = memory.guard_below;
     backing.guard_above = memory.guard_above;
@@ -318,9 +322,20 @@ std::uint64_t pass_seed(std::uint64_t seed, int pass) {
   return z ^ (z >> 31);
 }
 
+std::uint64_t seed_before(std::uint64_t of_pass_0) {
+  const auto unshifted = [](std::uint64_t z, int by) {
+    std::uint64_t out = z;
+    for (int known = by; known < 64; known += by) out = z ^ (out >> by);
+    return out;
+  };
+  std::uint64_t z = unshifted(of_pass_0, 31) * 0x319642b2d24d8ec3ull;
+  z = unshifted(z, 27) * 0x96de1b173f119089ull;
+  return unshifted(z, 30) - 0x9e3779b97f4a7c15ull;
+}
+
 std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass) {
   const std::uint32_t side = backing.side == "producer" ? 0 : backing.side == "consumer" ? 1 : 2;
-  return kernels::poison_key(pass_seed(seed, pass), side, 0, static_cast<std::uint32_t>(backing.ordinal));
+  return kernels::poison_key(pass_seed(seed, pass), side, backing.poison_rank, backing.poison_number);
 }
 
 }  // namespace kvcts::script

@@ -17,7 +17,8 @@ struct Backing {
   std::string name;  ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
   std::string memory;
   std::string side;
-  int ordinal{0};  ///< in the list: decides its poison
+  int ordinal{0};                                  ///< in the list
+  std::uint32_t poison_rank{0}, poison_number{0};  ///< decide its poison, with its side
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
   std::int64_t base{0};  ///< address of offset 0
   bool sparse{false};    ///< stored page by page: only touched pages exist
@@ -102,6 +103,8 @@ OutputSection place_in_output(const Script& script, const std::string& step, con
 
 /// Seed of a pass: different passes share no poison and no tags.
 std::uint64_t pass_seed(std::uint64_t seed, int pass);
+/// The seed whose pass 0 has this one: that of a case with two sides, whose bytes are then those of pass 0.
+std::uint64_t seed_before(std::uint64_t of_pass_0);
 /// Poison key of a backing in a pass.
 std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass);
 

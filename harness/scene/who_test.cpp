@@ -92,7 +92,7 @@ TEST(Names, AreGivenOnce) {
 TEST(Names, RenderAsTheContractsSay) {
   Names names;
   std::vector<Backing> backings(2);
-  backings[1].ordinal = 1, backings[1].guard_below = 100, backings[1].side = "consumer";
+  backings[1].ordinal = 1, backings[1].poison_number = 1, backings[1].guard_below = 100, backings[1].side = "consumer";
   for (int pass : {0, 3}) {
     Rendering rendering(names, backings, 5, pass);
     const kernels::RowId row{Component::data, 1, 3, 5, 70, 2};

@@ -169,7 +169,7 @@ void look_at(Workshop& w, std::size_t step, const Part& part, double most, std::
   script.steps[step].intended = pieces.back();
   pieces.pop_back();
   Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
-  rest.whole_only = true;
+  rest.whole_only = true, rest.real = e.real;
   Workshop search(rest, w, {step, std::move(pieces)});
   search.allow_only(allowed);
   for (const Family& family : families()) {

@@ -134,7 +134,33 @@ void propose_filled(Workshop& w, std::size_t step) {
   }
 }
 
+// Blocks of two sizes, moved one by one: as much as fits into both.
+void one_by_one(Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const auto r = w.request_at(step, a.request);
+  if (a.op != Operation::move || !r) return;
+  const std::int64_t p = slots_of(a.from.front()), c = slots_of(a.to.front());
+  if (p == c) return;
+  std::vector<std::int64_t> from, to;
+  for (std::int64_t i = 0; i * std::max(p, c) < r->tokens; ++i) {
+    for (std::int64_t s = 0; s < std::min(p, c); ++s) {
+      if (i * p + s >= r->tokens || i * c + s >= r->tokens) continue;
+      from.push_back(r->first_token + i * p + s), to.push_back(r->first_token + i * c + s);
+    }
+  }
+  Action body = a;
+  body.pick.tokens = from, body.pick_to.tokens = to;
+  w.attempt(FaultClass::wrong_block_size,
+            "block i went to block i although the source's hold " + std::to_string(p) + " tokens and the destination's " +
+                std::to_string(c) + " in " + name_of(w, step),
+            step, body);
+}
+
 }  // namespace
+
+void propose_one_by_one(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) one_by_one(w, i);
+}
 
 void propose_tables(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {

@@ -38,9 +38,7 @@ class Target:
 TARGETS = [
     Target("harness/layout/map.cpp", ["harness/layout/map.cpp"], ["layout", "scene/oracle"]),
     Target(
-        "harness/scene/oracle/oracle.cpp",
-        ["harness/scene/oracle/oracle.cpp"],
-        ["scene/oracle", "run/checker", "diagnose/sides"],
+        "harness/scene/oracle/oracle.cpp", ["harness/scene/oracle/oracle.cpp"], ["scene/oracle", "run/checker", "diagnose"]
     ),
     Target("kernels/compare.cpp", ["kernels/compare.cpp"], ["kernels", "run/checker"]),
     Target("kernels/check.cpp", ["kernels/check.cpp"], ["kernels", "run/checker"]),

@@ -9,8 +9,10 @@
 
 #include "case/text.hpp"
 #include "diagnose/arrivals.hpp"
+#include "diagnose/at_sight.hpp"
+#include "diagnose/claims.hpp"
+#include "diagnose/explain.hpp"
 #include "diagnose/lowering.hpp"
-#include "diagnose/sides/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
 #include "scene/oracle/tail.hpp"
@@ -36,8 +38,6 @@ Diagnosis certain(FaultClass fault_class, std::string words) { return named({{fa
 
 constexpr std::size_t shown = 8;                                // wrong ranges kept for display
 constexpr std::size_t seen_whole = 64 << 20, seen_page = 4096;  // bytes
-/// Bytes of all files: more than this is not told step by step, for each trial plays the steps.
-constexpr std::size_t told_at_most = 1 << 20;
 
 // Memory that this machine could provide now; all of it if unknown.
 double free_memory() {
@@ -260,44 +260,62 @@ OpenCase::Wrong OpenCase::compare_seen() const {
   return early;
 }
 
+/// All that names a cause: bytes before and expected, and where those that are there come from.
 struct OpenCase::Traced {
-  std::vector<std::vector<std::uint8_t>> images;  ///< before and expected, and producers that were changed
-  std::optional<diagnose::Arrivals> arrivals;
-  std::size_t bytes{0};  ///< of all files
+  explicit Traced(ResolvedCase stripped) : truth(std::move(stripped)) {}
+  ResolvedCase truth;
+  std::vector<std::vector<std::uint8_t>> images;
+  diagnose::CaseBytes bytes{truth};
+  std::optional<diagnose::Arrivals> arrivals;  ///< only tags identify bytes, and not too many
 };
 
-std::unique_ptr<OpenCase::Traced> OpenCase::trace(bool source_changed) const {
-  if (case_.content.kind != "tags") return nullptr;  // only tags identify bytes
-  auto out = std::make_unique<Traced>();
-  for (const auto& f : files_) out->bytes += f.bytes().size();
-  if (out->bytes > 2 * diagnose::Arrivals::most_bytes) return nullptr;
+std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, const json& events) const {
+  // The diagnoser must not know the case's name or expected outcome.
+  auto out = std::make_unique<Traced>(case_);
+  ResolvedCase& truth = out->truth;
+  truth.id.clear(), truth.title.clear(), truth.expected.clear();
+  truth.facts = json::object();
+  truth.engine = {};
+  truth.connector.options.erase("sabotage"), truth.reader.options.erase("sabotage");
   auto& images = out->images;
   images.reserve(2 * files_.size());
   const auto image = [&](const File& f) -> std::vector<std::uint8_t>& { return images.emplace_back(f.bytes().size()); };
   std::vector<std::span<const std::uint8_t>> producer = producer_views();
-  for (std::size_t i = 0; i < producers_ && source_changed; ++i) {
+  diagnose::CaseBytes& bytes = out->bytes;
+  bytes.pass = pass_, bytes.producer = producer;
+  bytes.wrong_bytes = found.target.bytes + found.output.bytes, bytes.source_wrong = found.source.bytes;
+  if (events.is_array()) bytes.events.assign(events.begin(), events.end());
+  std::size_t all = 0;
+  for (const auto& f : files_) all += f.bytes().size();
+  for (std::size_t i = 0; i < producers_ && found.source.bytes != 0; ++i) {
     content_->write_expected(files_[i].region, pass_, image(files_[i]));
     producer[i] = images.back();
   }
-  diagnose::Arrivals& arrivals = out->arrivals.emplace(case_, producer);
+  if (case_.content.kind == "tags" && all <= 2 * diagnose::Arrivals::most_bytes) out->arrivals.emplace(truth, producer);
+  const auto add = [&](const diagnose::Arrived& one) {
+    if (out->arrivals) out->arrivals->add(one);
+  };
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
     if (i < producers_) {
-      if (!std::ranges::equal(producer[i], f.bytes())) arrivals.add({f.region, producer[i], producer[i], f.bytes()});
+      if (!std::ranges::equal(producer[i], f.bytes())) add({f.region, producer[i], producer[i], f.bytes()});
       continue;
     }
     auto &before = image(f), &expected = image(f);
     if (f.region.group < 0) {
       write_output(f, before, false);
       write_output(f, expected, true);
+      bytes.output = f.bytes(), bytes.output_before = before, bytes.output_expected = expected;
     } else {
       content_->write_initial(f.region, pass_, before);
       content_->write_expected(f.region, pass_, expected);
       if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer, f.bytes(), expected);
+      bytes.consumer.emplace_back(f.bytes());
+      bytes.consumer_before.emplace_back(before), bytes.consumer_expected.emplace_back(expected);
     }
-    arrivals.add({f.region, before, expected, f.bytes()});
+    add({f.region, before, expected, f.bytes()});
   }
-  arrivals.search();
+  if (out->arrivals) out->arrivals->search();
   return out;
 }
 
@@ -327,94 +345,44 @@ void OpenCase::add_state_of_data(Report& report) const {
                                       : std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
 }
 
-Diagnosis OpenCase::name_as_told(const Traced& traced, std::int64_t wrong_bytes,
-                                 const std::function<Diagnosis()>& last) const {
-  // A table from nowhere: a wrong layout, a wrong base and one belief in every step are likelier.
-  constexpr double cost = 3.35;
-  Diagnosis other;
-  const script::Elsewhere elsewhere{cost, [&] {
-                                      other = last();
-                                      script::Explanation out;
-                                      out.fault_class = other.fault_class, out.exact = other.exact;
-                                      return out;
-                                    }};
-  script::Explanation why;
-  try {
-    const script::Script told = diagnose::lower(case_);
-    const script::Arena arena(told);
-    why = script::explain(told, arena, traced.arrivals->told(arena), case_.seed, &elsewhere);
-  } catch (const std::exception&) {
-    return last();  // no steps tell this case
+/// In words, why the search for a cause cannot have the memory that it needs; empty: it can.
+std::string OpenCase::lack_of_memory(bool source_changed) const {
+  constexpr double searched = 8;  // times the files: who lies where, and a few predictions
+  double needed = 0, all = 0;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const auto bytes = static_cast<double>(files_[i].bytes().size());
+    all += bytes, needed += (i >= producers_ ? 2.0 : source_changed ? 1.0 : 0.0) * bytes;
   }
-  if (!why.exact && other.text.empty()) return last();
-  if (!why.exact || other.exact) return other;
-  return script::as_diagnosis(why, wrong_bytes);
+  if (all <= 2.0 * diagnose::Arrivals::most_bytes) needed = searched * all;
+  const double there = free_memory() / 2;
+  return needed <= there ? ""
+                         : fmt::format(
+                               "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is "
+                               "{:.1f} GiB; try fewer blocks, layers or heads",
+                               needed / (1 << 30), there / (1 << 30));
 }
 
-Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred,
-                                   bool search, const Traced* traced) {
-  scratch_ = {};
-  // The consumer's states before and after, and a changed source, need memory in addition to the search itself.
-  double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
-  for (std::size_t i = 0; i < files_.size(); ++i)
-    needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
-  if (const double there = free_memory() / 2; needed > there) {
-    Diagnosis none;
-    none.text = fmt::format(
-        "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; try fewer "
-        "blocks, "
-        "layers or heads",
-        needed / (1 << 30), there / (1 << 30));
-    return none;
+Diagnosis OpenCase::name_the_cause(const Traced& traced, bool transferred, bool search) {
+  if (!transferred) {  // the state of the data after half a transfer explains nothing
+    if (Diagnosis d = diagnose::from_events(traced.bytes); !d.text.empty()) return d;
+    return diagnose::from_gathering(traced.bytes);
   }
-  // The diagnoser must not know the case's name or expected outcome.
-  ResolvedCase stripped = case_;
-  stripped.id.clear(), stripped.title.clear(), stripped.expected.clear();
-  stripped.facts = json::object();
-  stripped.engine = {};
-  stripped.connector.options.erase("sabotage"), stripped.reader.options.erase("sabotage");
-  diagnose::Scene scene{stripped, pass_, producer_views(), {}, {}, {}, {}, {}, {}, wrong_bytes};
-  std::vector<std::vector<std::uint8_t>> before(consumers_), expected(consumers_);
-  for (std::size_t i = 0; i < consumers_; ++i) {
-    const auto& f = files_[producers_ + i];
-    before[i].resize(f.bytes().size());
-    expected[i].resize(f.bytes().size());
-    content_->write_initial(f.region, pass_, before[i]);
-    content_->write_expected(f.region, pass_, expected[i]);
-    scene.consumer.emplace_back(f.bytes());
-    scene.consumer_before.emplace_back(before[i]);
-    scene.consumer_expected.emplace_back(expected[i]);
+  Diagnosis d = diagnose::at_sight(traced.bytes);
+  if (!d.text.empty() || !search || traced.bytes.wrong_bytes + traced.bytes.source_wrong == 0) return d;
+  d.text = not_identified;
+  if (!traced.arrivals) return d;
+  try {
+    const script::Script told = diagnose::lower(traced.truth);
+    const script::Arena arena(told);
+    script::Arrived arrived = traced.arrivals->told(arena);
+    arrived.real = traced.bytes.pass == 0;
+    const std::uint64_t seed = arrived.real ? script::seed_before(traced.truth.seed) : traced.truth.seed;
+    const script::Explanation why = script::explain(told, arena, arrived, seed, diagnose::claims_of(traced.truth));
+    if (why.exact) return script::as_diagnosis(why, traced.bytes.wrong_bytes + traced.bytes.source_wrong);
+  } catch (const std::exception&) {
+    // No steps tell this case.
   }
-  std::vector<std::vector<std::uint8_t>> source(source_wrong != 0 ? producers_ : 0);
-  scene.source_wrong = source_wrong;
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    source[i].resize(files_[i].bytes().size());
-    content_->write_expected(files_[i].region, pass_, source[i]);
-    scene.producer_expected.emplace_back(source[i]);
-  }
-  if (events.is_array()) scene.events.assign(events.begin(), events.end());
-  std::vector<std::uint8_t> gathered, nothing_gathered;
-  if (files_.size() > producers_ + consumers_) {
-    const auto& f = files_.back();
-    gathered.resize(f.bytes().size()), nothing_gathered.resize(f.bytes().size());
-    write_output(f, nothing_gathered, false);
-    write_output(f, gathered, true);
-    scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
-  }
-  if (transferred && !search) return diagnose::at_sight(scene);
-  if (transferred) {
-    if (traced == nullptr) return diagnose::diagnose(scene);
-    if (Diagnosis seen = diagnose::at_sight(scene); !seen.text.empty()) return seen;
-    Diagnosis plain = diagnose::search(scene);
-    if (plain.exact) return plain;
-    Diagnosis told =
-        name_as_told(*traced, wrong_bytes + source_wrong, [&] { return diagnose::pieces_told_one_by_one(scene); });
-    return told.exact ? told : plain;
-  }
-  // The state of the data after half a transfer explains nothing.
-  if (auto told = diagnose::from_events(scene); told.fault_class != FaultClass::none) return told;
-  if (auto told = diagnose::from_reader(scene); told.fault_class != FaultClass::none) return told;
-  return diagnose::from_gathering(scene);
+  return d;
 }
 
 OpenCase::Differences OpenCase::differences(bool transferred) {
@@ -479,18 +447,20 @@ Report OpenCase::compare(const json& request) {
 
   std::optional<Diagnosis> reused;
   if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
-  // Of the next request's content a trace knows nothing.
-  auto traced = transferred && !reused && report.wrong_bytes != 0 ? trace(found.source.bytes != 0) : nullptr;
-  if (traced) {
-    report.what_happened = traced->arrivals->what_happened();
-    report.picture = traced->arrivals->moves();
-    if (traced->bytes > told_at_most) traced.reset();
-  }
-  if (reused)
+  if (reused) {  // of the next request's content a trace knows nothing
     report.diagnosis = std::move(*reused);
-  else if (report.wrong_bytes != 0 || !events.empty())
-    report.diagnosis = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred,
-                                      request.value("search", true), traced.get());
+  } else if (report.wrong_bytes != 0 || !events.empty()) {
+    scratch_ = {};
+    report.diagnosis.text = lack_of_memory(found.source.bytes != 0);
+    if (report.diagnosis.text.empty()) {
+      const auto traced = trace(found, events);
+      if (traced->arrivals && transferred) {
+        report.what_happened = traced->arrivals->what_happened();
+        report.picture = traced->arrivals->moves();
+      }
+      report.diagnosis = name_the_cause(*traced, transferred, request.value("search", true));
+    }
+  }
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (!report.diagnosis.exact && !report.diagnosis.text.empty() && !report.what_happened.empty())

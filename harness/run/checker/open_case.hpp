@@ -83,17 +83,14 @@ class OpenCase {
   Wrong compare_seen() const;
   std::int64_t note_wrong(const File& file, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
-  /// Where the bytes of the destination came from; null: the bytes do not show it, or are too many.
-  std::unique_ptr<Traced> trace(bool source_changed) const;
+  std::unique_ptr<Traced> trace(const Differences& found, const nlohmann::json& events) const;
+  std::string lack_of_memory(bool source_changed) const;
   void add_state_of_data(Report& report) const;
   /// If all wrong bytes of the destination are those of the request that was given the producer's blocks.
   std::optional<Diagnosis> name_reuse() const;
   std::optional<std::int64_t> wrong_as(const ResolvedCase& late) const;  ///< bytes, if that explains all of them
   /// `search`: not only what is seen at once.
-  Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
-                           bool transferred, bool search, const Traced* traced);
-  /// Told step by step; `last`: the search that is asked when no plain step explains it.
-  Diagnosis name_as_told(const Traced& traced, std::int64_t wrong_bytes, const std::function<Diagnosis()>& last) const;
+  static Diagnosis name_the_cause(const Traced& traced, bool transferred, bool search);
   /// Reads every file and stores the digests in found_.
   std::uint64_t digest_all();
 

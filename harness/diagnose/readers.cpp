@@ -1,7 +1,7 @@
 // A cache that arrived correctly and was gathered wrongly: reruns the reader here, with one wrong belief at a time.
 #include <algorithm>
 
-#include "diagnose/sides/hypotheses.hpp"
+#include "diagnose/at_sight.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/reader/flashinfer_decode.hpp"
 
@@ -10,18 +10,18 @@ namespace kvcts::diagnose {
 namespace {
 
 /// What the reader gathers from these caches; empty if it would never end, or never start.
-std::vector<std::uint8_t> gathered(const Scene& scene, const ResolvedCase& believed) {
-  const auto targets = regions(scene.truth, Side::consumer);
+std::vector<std::uint8_t> gathered(const CaseBytes& bytes, const ResolvedCase& believed) {
+  const auto targets = regions(bytes.truth, Side::consumer);
   std::vector<std::vector<std::uint8_t>> copies;
   std::vector<std::span<std::uint8_t>> caches;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto shape = oracle::file_shape(scene.truth, targets[i].bytes);
-    const auto part = scene.consumer[i].subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
+    const auto shape = oracle::file_shape(bytes.truth, targets[i].bytes);
+    const auto part = bytes.consumer[i].subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
     copies.emplace_back(part.begin(), part.end());
   }
   for (auto& copy : copies) caches.emplace_back(copy);
-  std::vector<std::uint8_t> out(scene.output_before.begin(), scene.output_before.end());
-  const auto shape = oracle::file_shape(scene.truth, reader::output_bytes(scene.truth));
+  std::vector<std::uint8_t> out(bytes.output_before.begin(), bytes.output_before.end());
+  const auto shape = oracle::file_shape(bytes.truth, reader::output_bytes(bytes.truth));
   const auto reader = reader::make_reader(believed.reader);
   reader->run(believed, caches,
               std::span(out).subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes)),
@@ -51,13 +51,13 @@ std::string other(const std::string& label) { return label == "NHD" ? "HND" : "N
 
 }  // namespace
 
-Diagnosis from_gathering(const Scene& scene) {
-  const auto& c = scene.truth;
+Diagnosis from_gathering(const CaseBytes& bytes) {
+  const auto& c = bytes.truth;
   if (c.reader.kind != "flashinfer-decode" || c.groups.empty() || data_tensor(c) == nullptr) return {};
   const std::string label = c.reader.options.value("label", "");
   const auto plan = plan_under(c, *data_tensor(c), other(label));
   // A reader that never ended reports the numbers it started with.
-  for (const auto& event : scene.events) {
+  for (const auto& event : bytes.events) {
     if (!event.is_object() || !event.contains("hang")) continue;
     const std::string note = event["hang"].value("note", "");
     if (!plan.runaway().empty() && note.find(plan.text()) != std::string::npos) {
@@ -68,8 +68,8 @@ Diagnosis from_gathering(const Scene& scene) {
               {}};
     }
   }
-  if (scene.output.empty() ||
-      std::equal(scene.output.begin(), scene.output.end(), scene.output_expected.begin(), scene.output_expected.end()))
+  if (bytes.output.empty() ||
+      std::equal(bytes.output.begin(), bytes.output.end(), bytes.output_expected.begin(), bytes.output_expected.end()))
     return {};
   struct Belief {
     FaultClass fault_class;
@@ -104,8 +104,8 @@ Diagnosis from_gathering(const Scene& scene) {
   std::vector<Cause> found;
   for (const auto& belief : beliefs) {
     try {
-      const auto out = gathered(scene, belief.believed);
-      if (!std::equal(out.begin(), out.end(), scene.output.begin(), scene.output.end())) continue;
+      const auto out = gathered(bytes, belief.believed);
+      if (!std::equal(out.begin(), out.end(), bytes.output.begin(), bytes.output.end())) continue;
     } catch (const std::exception&) {
       continue;  // such a reader could not have started
     }
