@@ -529,6 +529,7 @@ std::vector<Finding> Arrivals::what_happened() const {
       names.memories.emplace_back("output");
       return at->second;
     }
+    if (r.side == Side::producer) names.sources.insert(at->second);
     names.memories.push_back(memory_name(case_, r.side, r.group, r.rank));
     for (const layout::Plane& plane : rank_of(case_, r).truth.planes)
       names.planes[at->second].push_back(findings::plane_of(plane));
@@ -553,6 +554,12 @@ std::vector<Finding> Arrivals::what_happened() const {
       fact.memory = memory_of(r);
       fact.offset = one.at - region.base, fact.bytes = one.bytes;
       fact.wrong = one.wrong;
+      const auto is_before = [&](std::int64_t at) {
+        const auto i = static_cast<std::size_t>(at);
+        return region.arrived.before[i] == region.arrived.found[i];
+      };
+      if (!one.wrong)
+        while (fact.as_before < one.bytes && is_before(one.at + one.bytes - 1 - fact.as_before)) ++fact.as_before;
       fact.should = who_of(one.should);
       if (one.seat.kind == Kind::element) {
         if (fact.should.kind != findings::Who::Kind::element) {
