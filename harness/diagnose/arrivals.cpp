@@ -405,9 +405,22 @@ script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::
   return out;
 }
 
-script::Arrived Arrivals::told(const script::Arena& arena) const {
+Crop Arrivals::crop() const {
+  Crop wrong;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group < 0) return {};
+    for (const Arrival& one : region.stretches) {
+      if (!one.wrong || one.should.kind != Kind::element) continue;
+      wrong.layers.insert(one.should.layer), wrong.tokens[one.should.generation].insert(one.should.token);
+    }
+  }
+  return crop_of(case_, wrong);
+}
+
+script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) const {
   script::Arrived out;
   bool tails_came = false, beside_tails = false;
+  std::map<int, std::map<std::int64_t, std::int64_t>> cropped;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
@@ -419,6 +432,14 @@ script::Arrived Arrivals::told(const script::Arena& arena) const {
     const Arrival* last = nullptr;
     for (const Arrival& one : region.stretches) {
       if (!one.wrong) continue;
+      const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
+      if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
+      if (!crop.whole &&
+          ((one.should.kind == Kind::element && !kept(one.should)) || (one.did.kind == Kind::element && !kept(one.did)))) {
+        const std::int64_t at = start.offset + one.at - region.base;
+        cropped[start.backing][at] = at + one.bytes;  // who else is in this is not played
+        continue;
+      }
       // A few bytes between two stretches of one copy are right by chance, in this pass.
       constexpr std::int64_t few = 16;
       if (last && last->home >= 0 && last->home == one.home && one.at - last->at == one.home_offset - last->home_offset) {
@@ -435,6 +456,7 @@ script::Arrived Arrivals::told(const script::Arena& arena) const {
       out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
   }
   if (!tails_came || !beside_tails) out.any.clear();
+  for (auto& [backing, ranges] : cropped) out.any[backing].merge(ranges);
   // The output is read last.
   for (const Region& region : regions_) {
     if (region.arrived.region.group >= 0) continue;

@@ -11,6 +11,7 @@
 #include "case/provenance.hpp"
 #include "case/result.hpp"
 #include "diagnose/arrived.hpp"
+#include "diagnose/crop.hpp"
 #include "diagnose/findings/facts.hpp"
 
 namespace kvcts::diagnose {
@@ -49,7 +50,9 @@ class Arrivals {
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
   /// What is wrong, where lower() has it, and what need not be compared there.
-  script::Arrived told(const script::Arena& arena) const;
+  script::Arrived told(const script::Arena& arena, const Crop& crop = {}) const;
+  /// What a search about these bytes plays.
+  Crop crop() const;
   /// Of the region that was added as this number, ascending; right bytes where nothing belongs are in none. More than
   /// most_stretches: cut short.
   const std::vector<Arrival>& stretches(std::size_t region) const { return regions_.at(region).stretches; }

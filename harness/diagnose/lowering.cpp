@@ -15,7 +15,7 @@ namespace {
 
 class Lowering {
  public:
-  explicit Lowering(const ResolvedCase& resolved) : case_(resolved) {}
+  explicit Lowering(const ResolvedCase& resolved, Crop crop = {}) : case_(resolved), crop_(std::move(crop)) {}
 
   script::Script lower() {
     for (std::size_t g = 0; g < case_.groups.size(); ++g) {
@@ -99,16 +99,23 @@ class Lowering {
       step.intended.parts = "data";
       step.intended.output = step.name = "output" + (several ? " of request " + request : "");
     }
+    if (!crop_.whole && op != Operation::read) {
+      const auto kept = crop_.tokens.find(script_.requests.at(request).generation);
+      if (kept == crop_.tokens.end()) return;
+      step.intended.pick.layers.emplace(crop_.layers.begin(), crop_.layers.end());
+      step.intended.pick.tokens.emplace(kept->second.begin(), kept->second.end());
+    }
     script_.steps.push_back(std::move(step));
   }
 
   const ResolvedCase& case_;
+  const Crop crop_;
   script::Script script_;
 };
 
 }  // namespace
 
-script::Script lower(const ResolvedCase& resolved) { return Lowering(resolved).lower(); }
+script::Script lower(const ResolvedCase& resolved, const Crop& crop) { return Lowering(resolved, crop).lower(); }
 
 std::string memory_name(const ResolvedCase& resolved, Side side, int group, int rank) {
   const Group& of = resolved.groups.at(static_cast<std::size_t>(group));

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "case/case.hpp"
+#include "diagnose/crop.hpp"
 
 namespace kvcts::diagnose {
 
 /// Each request is written to each rank of the producer, then moved to each rank of the consumer, then read by the case's
 /// reader. A rank is one memory.
-script::Script lower(const ResolvedCase& resolved);
+script::Script lower(const ResolvedCase& resolved, const Crop& crop = {});
 /// Of a rank, as scripts and findings call it: "producer", "consumer rank 1".
 std::string memory_name(const ResolvedCase& resolved, Side side, int group, int rank);
 /// Of a region, in that script. Group -1: what the reader gathered of a request.

@@ -5,6 +5,8 @@
 
 namespace kvcts::script {
 
+using layout::Axis;
+
 namespace {
 
 // Another request instead of one: a continuation of the first (or a prefix of it) holds the same tokens, more or fewer of

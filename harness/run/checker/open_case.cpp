@@ -372,13 +372,19 @@ Diagnosis OpenCase::name_the_cause(const Traced& traced, bool transferred, bool 
   d.text = not_identified;
   if (!traced.arrivals) return d;
   try {
-    const script::Script told = diagnose::lower(traced.truth);
+    const diagnose::Crop crop = traced.arrivals->crop();
+    const script::Script told = diagnose::lower(traced.truth, crop);
     const script::Arena arena(told);
-    script::Arrived arrived = traced.arrivals->told(arena);
+    script::Arrived arrived = traced.arrivals->told(arena, crop);
     arrived.real = traced.bytes.pass == 0;
     const std::uint64_t seed = arrived.real ? script::seed_before(traced.truth.seed) : traced.truth.seed;
-    const script::Explanation why = script::explain(told, arena, arrived, seed, diagnose::claims_of(traced.truth));
-    if (why.exact) return script::as_diagnosis(why, traced.bytes.wrong_bytes + traced.bytes.source_wrong);
+    script::Explanation why = script::explain(told, arena, arrived, seed, diagnose::claims_of(traced.truth));
+    why.doubts.cut = why.doubts.cut || !crop.whole;
+    if (why.exact && crop.whole) return script::as_diagnosis(why, traced.bytes.wrong_bytes + traced.bytes.source_wrong);
+    if (why.exact) {
+      why.words += ": explains every wrong byte of the layers and blocks that were looked at";
+      return script::as_diagnosis(why, 0);
+    }
   } catch (const std::exception&) {
     // No steps tell this case.
   }
