@@ -66,8 +66,8 @@ class Claims {
   explicit Claims(const ResolvedCase& resolved) : case_(resolved), group_(resolved.groups.at(0)) {}
 
   std::vector<script::Claim> all() {
-    as_declared();
     as_the_other(Side::consumer);
+    as_declared();
     as_the_other(Side::producer);
     return std::move(out_);
   }

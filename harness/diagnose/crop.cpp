@@ -36,7 +36,7 @@ bool Crop::keeps(const Provenance& who) const {
 }
 
 Crop crop_of(const ResolvedCase& resolved, const Crop& wrong) {
-  constexpr std::int64_t small = 128 << 10;
+  constexpr std::int64_t small = 512 << 10, kept = 128 << 10;
   constexpr std::size_t most_layers = 3;
   const std::int64_t bytes = oracle::transfer_bytes(resolved).least;
   if (bytes <= small || wrong.layers.empty()) return {};
@@ -53,7 +53,7 @@ Crop crop_of(const ResolvedCase& resolved, const Crop& wrong) {
                                      group.consumer.ranks.front().geometry.block_size),
                      of_block = std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, (last - first) * tokens) *
                                                               static_cast<std::int64_t>(out.layers.size()) * size);
-  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(small / of_block, 3, 64));
+  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(kept / of_block, 3, 64));
   for (const Request& r : group.requests) {
     const auto found = wrong.tokens.find(r.generation);
     if (found == wrong.tokens.end()) continue;

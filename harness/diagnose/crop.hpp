@@ -16,7 +16,7 @@ struct Crop {
   bool keeps(const Provenance& who) const;                 ///< an element
 };
 
-/// `wrong`: which content has wrong bytes. All of it where the transfer moves up to 128 KiB.
+/// `wrong`: which content has wrong bytes. All of it where the transfer moves up to 512 KiB.
 Crop crop_of(const ResolvedCase& resolved, const Crop& wrong);
 
 }  // namespace kvcts::diagnose

@@ -107,7 +107,7 @@ TEST(Check, TheAnswers) {
   EXPECT_EQ(ask(hnd, nhd).verdict, Verdict::conversion);
   const Answer wrong = ask(hnd, nhd, "mooncake");
   EXPECT_EQ(wrong.verdict, Verdict::wrong);
-  EXPECT_NE(wrong.text.find("written vllm-lbhnc"), std::string::npos) << wrong.text;
+  EXPECT_NE(wrong.text.find("as they are: vllm-lbhnc"), std::string::npos) << wrong.text;
   EXPECT_EQ(wrong.id, "kv/producer=vllm-lbhnc/consumer=vllm-lbnhc/connector=vllm-mooncake-0.33");
   EXPECT_FALSE(wrong.bytes.empty());
   const Answer refused = ask(hnd, nhd, "nixl");
