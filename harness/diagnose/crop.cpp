@@ -10,7 +10,7 @@ namespace kvcts::diagnose {
 
 namespace {
 
-/// Of 0 .. `all` - 1: wrong ones from both ends, `most` of them, and the first right one beside them.
+/// Of `begin` .. `end` - 1: wrong ones from both ends, `most` of them, and the first right one beside them.
 std::set<std::int64_t> sample(const std::set<std::int64_t>& wrong, std::int64_t begin, std::int64_t end, std::size_t most) {
   std::set<std::int64_t> out;
   const std::vector<std::int64_t> all(wrong.begin(), wrong.end());

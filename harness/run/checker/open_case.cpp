@@ -373,6 +373,8 @@ Diagnosis OpenCase::name_the_cause(const Traced& traced, bool transferred, bool 
   if (!traced.arrivals) return d;
   try {
     const diagnose::Crop crop = traced.arrivals->crop();
+    constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
+    if (crop.whole && oracle::transfer_bytes(traced.truth).least > most) return d;
     const script::Script told = diagnose::lower(traced.truth, crop);
     const script::Arena arena(told);
     script::Arrived arrived = traced.arrivals->told(arena, crop);
