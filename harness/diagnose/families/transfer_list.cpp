@@ -47,6 +47,7 @@ class List {
     std::vector<Piece> rest;
     std::ranges::copy_if(pieces_, std::back_inserter(rest), [](const Piece& p) { return p.state == State::arrived; });
     if (rest.empty()) return;
+    if (first && lacks_whole_planes()) return;  // a list seldom ends just there: the part that is missing says more
     const auto [fault_class, words] = what_is_missing(static_cast<std::size_t>(lost));
     if (!first || fault_class == FaultClass::truncated) attempt(fault_class, words, rest);
   }
@@ -170,6 +171,14 @@ class List {
     for (const Piece& p : pieces) by_step[p.step].push_back(p.copy);
     for (const auto& [step, copies] : by_step) bodies[step] = written_out(w_, step, copies);
     w_.attempt(fault_class, words, std::move(bodies));
+  }
+
+  /// Whether K or V of each layer is there as a whole or not at all.
+  bool lacks_whole_planes() const {
+    std::map<std::pair<std::int64_t, std::int64_t>, State> planes;
+    return std::ranges::all_of(pieces_, [&](const Piece& p) {
+      return planes.try_emplace({p.must.layer, p.must.kv}, p.state).first->second == p.state;
+    });
   }
 
   /// A class for the set that did not arrive: a list that ends early, in any order in which lists are made.
