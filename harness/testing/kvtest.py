@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,8 @@ def finish(main: Callable[[], int | None]) -> NoReturn:
     try:
         sys.exit(main())
     except AssertionError as failure:
-        print(f"FAILED: {failure}")
+        where = traceback.extract_tb(failure.__traceback__)[-1]
+        print(f"FAILED: {failure}\n{where.filename}:{where.lineno}: {where.line}")
         sys.exit(1)
 
 
