@@ -8,11 +8,7 @@
 #include <fmt/format.h>
 
 #include "case/text.hpp"
-#include "diagnose/arrivals.hpp"
-#include "diagnose/at_sight.hpp"
-#include "diagnose/claims.hpp"
-#include "diagnose/explain.hpp"
-#include "diagnose/lowering.hpp"
+#include "diagnose/name_cause.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
 #include "scene/oracle/tail.hpp"
@@ -266,7 +262,7 @@ struct OpenCase::Traced {
   ResolvedCase truth;
   std::vector<std::vector<std::uint8_t>> images;
   diagnose::CaseBytes bytes{truth};
-  std::optional<diagnose::Arrivals> arrivals;  ///< only tags identify bytes, and not too many
+  std::optional<diagnose::Arrivals> arrivals;  ///< unless bytes are too many, or alike
 };
 
 std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, const json& events) const {
@@ -291,7 +287,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, cons
     content_->write_expected(files_[i].region, pass_, image(files_[i]));
     producer[i] = images.back();
   }
-  if (case_.content.kind == "tags" && all <= 2 * diagnose::Arrivals::most_bytes) out->arrivals.emplace(truth, producer);
+  if (case_.content.kind != "specials" && all <= 2 * diagnose::Arrivals::most_bytes) out->arrivals.emplace(truth, producer);
   const auto add = [&](const diagnose::Arrived& one) {
     if (out->arrivals) out->arrivals->add(one);
   };
@@ -360,37 +356,6 @@ std::string OpenCase::lack_of_memory(bool source_changed) const {
                                "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is "
                                "{:.1f} GiB; try fewer blocks, layers or heads",
                                needed / (1 << 30), there / (1 << 30));
-}
-
-Diagnosis OpenCase::name_the_cause(const Traced& traced, bool transferred, bool search) {
-  if (!transferred) {  // the state of the data after half a transfer explains nothing
-    if (Diagnosis d = diagnose::from_events(traced.bytes); !d.text.empty()) return d;
-    return diagnose::from_gathering(traced.bytes);
-  }
-  Diagnosis d = diagnose::at_sight(traced.bytes);
-  if (!d.text.empty() || !search || traced.bytes.wrong_bytes + traced.bytes.source_wrong == 0) return d;
-  d.text = not_identified;
-  if (!traced.arrivals) return d;
-  try {
-    const diagnose::Crop crop = traced.arrivals->crop();
-    constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
-    if (crop.whole && oracle::transfer_bytes(traced.truth).least > most) return d;
-    const script::Script told = diagnose::lower(traced.truth, crop);
-    const script::Arena arena(told);
-    script::Arrived arrived = traced.arrivals->told(arena, crop);
-    arrived.real = traced.bytes.pass == 0;
-    const std::uint64_t seed = arrived.real ? script::seed_before(traced.truth.seed) : traced.truth.seed;
-    script::Explanation why = script::explain(told, arena, arrived, seed, diagnose::claims_of(traced.truth));
-    why.doubts.cut = why.doubts.cut || !crop.whole;
-    if (why.exact && crop.whole) return script::as_diagnosis(why, traced.bytes.wrong_bytes + traced.bytes.source_wrong);
-    if (why.exact) {
-      why.words += ": explains every wrong byte of the layers and blocks that were looked at";
-      return script::as_diagnosis(why, 0);
-    }
-  } catch (const std::exception&) {
-    // No steps tell this case.
-  }
-  return d;
 }
 
 OpenCase::Differences OpenCase::differences(bool transferred) {
@@ -466,7 +431,10 @@ Report OpenCase::compare(const json& request) {
         report.what_happened = traced->arrivals->what_happened();
         report.picture = traced->arrivals->moves();
       }
-      report.diagnosis = name_the_cause(*traced, transferred, request.value("search", true));
+      report.diagnosis = transferred
+                             ? diagnose::name_the_cause(traced->bytes, traced->arrivals ? &*traced->arrivals : nullptr,
+                                                        request.value("search", true))
+                             : diagnose::name_the_end(traced->bytes);
     }
   }
   if (report.wrong_bytes != 0) {

@@ -89,8 +89,6 @@ class OpenCase {
   /// If all wrong bytes of the destination are those of the request that was given the producer's blocks.
   std::optional<Diagnosis> name_reuse() const;
   std::optional<std::int64_t> wrong_as(const ResolvedCase& late) const;  ///< bytes, if that explains all of them
-  /// `search`: not only what is seen at once.
-  static Diagnosis name_the_cause(const Traced& traced, bool transferred, bool search);
   /// Reads every file and stores the digests in found_.
   std::uint64_t digest_all();
 

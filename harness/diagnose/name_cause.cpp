@@ -1,0 +1,47 @@
+#include "diagnose/name_cause.hpp"
+
+#include "diagnose/claims.hpp"
+#include "diagnose/lowering.hpp"
+#include "scene/oracle/oracle.hpp"
+
+namespace kvcts::diagnose {
+
+namespace {
+
+Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals) {
+  const Crop crop = arrivals.crop();
+  constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
+  if (crop.whole && oracle::content_bytes(bytes.truth).least > most) return {};
+  const script::Script told = lower(bytes.truth, crop);
+  const script::Arena arena(told);
+  script::Arrived arrived = arrivals.told(arena, crop);
+  arrived.real = bytes.pass == 0 && bytes.truth.content.kind == "tags";
+  const std::uint64_t seed = arrived.real ? script::seed_before(bytes.truth.seed) : bytes.truth.seed;
+  script::Explanation why = script::explain(told, arena, arrived, seed, claims_of(bytes.truth));
+  why.doubts.cut = why.doubts.cut || !crop.whole;
+  if (!why.exact) return {};
+  if (crop.whole) return script::as_diagnosis(why, bytes.wrong_bytes + bytes.source_wrong);
+  why.words += ": explains every wrong byte of the layers and blocks that were looked at";
+  return script::as_diagnosis(why, 0);
+}
+
+}  // namespace
+
+Diagnosis name_the_end(const CaseBytes& bytes) {
+  if (Diagnosis d = from_events(bytes); !d.text.empty()) return d;
+  return from_gathering(bytes);
+}
+
+Diagnosis name_the_cause(const CaseBytes& bytes, const Arrivals* arrivals, bool search) {
+  Diagnosis d = at_sight(bytes);
+  if (!d.text.empty() || !search || bytes.wrong_bytes + bytes.source_wrong == 0) return d;
+  try {
+    if (arrivals) d = searched(bytes, *arrivals);
+  } catch (const std::exception&) {
+    // No steps tell this case.
+  }
+  if (d.text.empty()) d.text = not_identified;
+  return d;
+}
+
+}  // namespace kvcts::diagnose

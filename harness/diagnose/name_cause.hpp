@@ -1,0 +1,14 @@
+// One answer for the bytes of a case with two sides: what is seen at once, else what the search over its steps finds.
+#pragma once
+
+#include "diagnose/arrivals.hpp"
+#include "diagnose/at_sight.hpp"
+
+namespace kvcts::diagnose {
+
+/// `arrivals`: of the same bytes, searched; null: there are too many. Without `search` what is not seen at once has no text.
+Diagnosis name_the_cause(const CaseBytes& bytes, const Arrivals* arrivals, bool search = true);
+/// Of a transfer that ended early: the state of its data explains nothing.
+Diagnosis name_the_end(const CaseBytes& bytes);
+
+}  // namespace kvcts::diagnose
