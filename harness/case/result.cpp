@@ -417,8 +417,9 @@ Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doub
   if (doubts.other_count) out.text += "; it would have moved another number of bytes";
   for (std::size_t i = 0; i < doubts.undeclared.size(); ++i)
     out.text += (i == 0 ? "; nothing declares " : ", ") + text::thousands(doubts.undeclared[i]);
+  if (!doubts.unsaid.empty()) out.text += "; it does not say " + doubts.unsaid;
   if (doubts.cut) out.text += "; not all other causes were tried";
-  const bool doubtful = doubts.cut || doubts.other_count || !doubts.undeclared.empty();
+  const bool doubtful = doubts.cut || !doubts.unsaid.empty() || doubts.other_count || !doubts.undeclared.empty();
   out.sure = !doubtful && std::ranges::all_of(causes, [&](const Cause& other) {
     return other.fault_class == first.fault_class || other.told_by != ToldBy::nothing;
   });

@@ -56,6 +56,7 @@ struct Doubts {
   bool cut{false};                         ///< the search reached its limit before all other causes were tried
   bool other_count{false};                 ///< it predicts every byte, but another number of bytes moved
   std::vector<std::int64_t> undeclared{};  ///< its numbers that nothing in the case declares
+  std::string unsaid{};                    ///< what it leaves open
 };
 
 /// Names the first of causes that predict every byte, and alone decides whether it is sure. `extent`: what it explains, in

@@ -87,10 +87,12 @@ Diagnosis from_codes(const CaseBytes& bytes) {
     const auto inside = [&](ByteView file) {
       return file.subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
     };
-    codes.look(dtype, inside(bytes.consumer_expected[i]), inside(bytes.consumer[i]));
+    const ByteView expected = inside(bytes.consumer_expected[i]), before = inside(bytes.consumer_before[i]);
+    codes.look(dtype, expected, inside(bytes.consumer[i]), [&](std::size_t at) { return expected[at] != before[at]; });
   }
   const auto cause = codes.cause();
-  return cause ? named({{cause->first, cause->second}}, explains_all(bytes.wrong_bytes)) : Diagnosis{};
+  return cause ? named({{cause->fault_class, cause->words}}, explains_all(bytes.wrong_bytes), {.unsaid = right_ones(*cause)})
+               : Diagnosis{};
 }
 
 }  // namespace
@@ -118,8 +120,8 @@ Diagnosis at_sight(const CaseBytes& bytes) {
   if (bytes.source_wrong != 0) {
     if (bytes.wrong_bytes != 0) return {};
     return named(
-        {{FaultClass::stale_block, "the source was overwritten once it had been sent: the consumer has what it held"}},
-        explains_all(bytes.source_wrong));
+        {{FaultClass::stale_block, "the source was overwritten once it had been sent: the consumer has what it held"}}, "",
+        {.unsaid = "what it was overwritten with"});
   }
   if (!bytes.consumer.empty() && same(bytes.consumer, bytes.consumer_before))
     return finding(

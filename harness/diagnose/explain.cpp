@@ -230,11 +230,18 @@ Explanation from_values(const Evidence& e) {
         return std::span(all).subspan(static_cast<std::size_t>(b.guard_below), static_cast<std::size_t>(b.bytes));
       };
       codes.look(dtype->second, inside(e.expectation.dense(*check, range.backing, pass)),
-                 inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing)));
+                 inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing)),
+                 [&](std::size_t at) {
+                   const auto id = e.expectation.id(*check, range.backing, static_cast<std::int64_t>(at), e.names);
+                   return e.names.at(id).kind == Who::Kind::tag;
+                 });
     }
   }
   const auto cause = codes.cause();
-  return cause ? certain(cause->first, cause->second) : Explanation{};
+  if (!cause) return {};
+  Explanation out = certain(cause->fault_class, cause->words);
+  out.doubts.unsaid = diagnose::right_ones(*cause);
+  return out;
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "case/text.hpp"
+
 namespace kvcts::diagnose {
 
 namespace {
@@ -73,7 +75,12 @@ constexpr std::uint32_t conversion = 1;  // the first of them
 
 }  // namespace
 
-void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found) {
+std::string right_ones(const Changed& cause) {
+  return cause.kept == 0 ? "" : "why " + text::thousands(cause.kept) + " words that it would have changed are right";
+}
+
+void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found,
+                        const std::function<bool(std::size_t)>& is_content) {
   const auto known = std::ranges::find(formats, dtype, &Format::dtype);
   const Format format = known != std::end(formats) ? *known : Format{dtype, 8, 0, 0};
   for (std::size_t c = 0; c < std::size(changes); ++c) {
@@ -83,7 +90,10 @@ void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found) {
     for (std::size_t at = 0; at < expected.size() && (possible_ >> c & 1u || counts); at += word) {
       const std::size_t n = std::min(word, expected.size() - at);
       const Bytes was = expected.subspan(at, n), is = found.subspan(at, n);
-      if (std::ranges::equal(was, is)) continue;
+      if (std::ranges::equal(was, is)) {  // a number conversion leaves most codes
+        if (c != 0 && n == word && !changes[c].holds(format, was, was) && is_content(at)) ++kept_[c];
+        continue;
+      }
       if (counts) ++wrong_;
       if (n < word || !changes[c].holds(format, was, is)) {
         possible_ &= ~(1u << c);
@@ -95,15 +105,18 @@ void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found) {
   }
 }
 
-std::optional<std::pair<FaultClass, std::string>> ChangedCodes::cause() const {
+std::optional<Changed> ChangedCodes::cause() const {
   constexpr std::int64_t least = 16;  // of bytes: fewer agree by chance, but for a conversion
   const std::uint32_t possible = possible_ & ((1u << std::size(changes)) - 1);
   if (wrong_ == 0 || possible == 0 || (wrong_ < least && (possible & conversion) == 0)) return std::nullopt;
-  const Change& change = changes[std::countr_zero(possible)];
+  const auto number = static_cast<std::size_t>(std::countr_zero(possible));
+  const Change& change = changes[number];
   std::string words;
   for (std::size_t k = 0; (possible & conversion) != 0 && k < std::size(conversions); ++k)
     if (kinds_ >> k & 1u) words += (words.empty() ? "" : "; ") + std::string(conversions[k].words);
-  return std::pair(change.fault_class, words + (words.empty() ? "" : ": ") + change.words);
+  const auto kept = kept_.find(number);
+  return Changed{change.fault_class, words + (words.empty() ? "" : ": ") + change.words,
+                 kept == kept_.end() ? 0 : kept->second};
 }
 
 }  // namespace kvcts::diagnose

@@ -19,9 +19,9 @@ Bytes some(std::size_t n) {
   return out;
 }
 
-std::optional<std::pair<FaultClass, std::string>> cause(Dtype dtype, const Bytes& expected, const Bytes& found) {
+std::optional<Changed> cause(Dtype dtype, const Bytes& expected, const Bytes& found, std::size_t content = ~0u) {
   ChangedCodes codes;
-  codes.look(dtype, expected, found);
+  codes.look(dtype, expected, found, [&](std::size_t at) { return at < content; });
   return codes.cause();
 }
 
@@ -39,8 +39,8 @@ TEST(ChangedCodes, NamesTheWidthOfWordsThatWereTurnedRound) {
       std::reverse(at, at + static_cast<std::ptrdiff_t>(width));
     const auto named = cause(Dtype::bf16, some(256), found);
     ASSERT_TRUE(named) << width;
-    EXPECT_EQ(named->first, FaultClass::dtype_reinterpreted);
-    EXPECT_NE(named->second.find(std::to_string(8 * width) + "-bit"), std::string::npos) << named->second;
+    EXPECT_EQ(named->fault_class, FaultClass::dtype_reinterpreted);
+    EXPECT_NE(named->words.find(std::to_string(8 * width) + "-bit"), std::string::npos) << named->words;
   }
 }
 
@@ -49,14 +49,14 @@ TEST(ChangedCodes, NamesExchangedHalvesOfBytes) {
   for (auto& b : found) b = static_cast<std::uint8_t>(b << 4 | b >> 4);
   const auto named = cause(Dtype::int4, some(64), found);
   ASSERT_TRUE(named);
-  EXPECT_NE(named->second.find("halves"), std::string::npos) << named->second;
+  EXPECT_NE(named->words.find("halves"), std::string::npos) << named->words;
 }
 
 TEST(ChangedCodes, SaysEachConversionThatItSaw) {
   const auto named = cause(Dtype::bf16, as_bytes<std::uint16_t>({0x8000, 0x7fc1, 0x0001, 0x3f80}),
                            as_bytes<std::uint16_t>({0x0000, 0x7fc0, 0x0000, 0x3f80}));
   ASSERT_TRUE(named);
-  EXPECT_EQ(named->second,
+  EXPECT_EQ(named->words,
             "a NaN became another NaN; -0 became 0; subnormal numbers became zero: bits passed through a number "
             "conversion");
 }
@@ -67,7 +67,7 @@ TEST(ChangedCodes, NamesABiasThatIsOneLarger) {
   for (const std::uint8_t code : expected) found.push_back(static_cast<std::uint8_t>(code - 8));
   const auto named = cause(Dtype::e4m3fn, expected, found);
   ASSERT_TRUE(named);
-  EXPECT_NE(named->second.find("bias"), std::string::npos) << named->second;
+  EXPECT_NE(named->words.find("bias"), std::string::npos) << named->words;
 }
 
 TEST(ChangedCodes, OneCodeThatDisagreesIsEnoughForNone) {
@@ -75,6 +75,13 @@ TEST(ChangedCodes, OneCodeThatDisagreesIsEnoughForNone) {
   for (std::size_t at = 0; at < found.size(); at += 2) std::swap(found[at], found[at + 1]);
   found[100] ^= 1;
   EXPECT_FALSE(cause(Dtype::bf16, some(256), found));
+}
+
+TEST(ChangedCodes, CountsContentThatItWouldHaveChanged) {
+  Bytes found = some(256);
+  for (std::size_t at = 0; at < 128; at += 2) std::swap(found[at], found[at + 1]);
+  EXPECT_EQ(cause(Dtype::bf16, some(256), found).value().kept, 64);
+  EXPECT_EQ(cause(Dtype::bf16, some(256), found, 128).value().kept, 0);
 }
 
 TEST(ChangedCodes, AFewWrongBytesTellNothing) {
