@@ -410,8 +410,9 @@ Crop Arrivals::crop() const {
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) return {};
     for (const Arrival& one : region.stretches) {
-      if (!one.wrong || one.should.kind != Kind::element) continue;
-      wrong.layers.insert(one.should.layer), wrong.tokens[one.should.generation].insert(one.should.token);
+      if (!one.wrong) continue;
+      const Provenance& who = one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
+      if (who.kind == Kind::element) wrong.layers.insert(who.layer), wrong.tokens[who.generation].insert(who.token);
     }
   }
   return crop_of(case_, wrong);
@@ -540,6 +541,7 @@ std::vector<Finding> Arrivals::what_happened() const {
   std::map<std::tuple<Side, int, int>, int> memories;
   for (const Group& group : case_.groups) {
     std::size_t number = 0;
+    if (group.consumer.ranks.empty()) continue;  // known by generation
     for (const Request& request : group.requests)
       names.requests.emplace(request.generation, std::to_string(number++) + (request.transfer ? "" : " (not to be moved)"));
   }

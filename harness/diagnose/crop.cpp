@@ -38,7 +38,7 @@ bool Crop::keeps(const Provenance& who) const {
 Crop crop_of(const ResolvedCase& resolved, const Crop& wrong) {
   constexpr std::int64_t small = 512 << 10, kept = 128 << 10;
   constexpr std::size_t most_layers = 3;
-  const std::int64_t bytes = oracle::transfer_bytes(resolved).least;
+  const std::int64_t bytes = oracle::content_bytes(resolved).least;
   if (bytes <= small || wrong.layers.empty()) return {};
   Crop out;
   out.whole = false;

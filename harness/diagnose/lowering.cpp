@@ -13,15 +13,22 @@ using script::Operation;
 
 namespace {
 
+/// Of a group without consumers only the content is known.
+bool several_move(const ResolvedCase& resolved) {
+  return std::ranges::count_if(resolved.groups, [](const Group& g) { return !g.consumer.ranks.empty(); }) > 1;
+}
+
 class Lowering {
  public:
   explicit Lowering(const ResolvedCase& resolved, Crop crop = {}) : case_(resolved), crop_(std::move(crop)) {}
 
   script::Script lower() {
+    std::vector<std::string> of_the_first;  // consumers, whose blocks other content may have had
     for (std::size_t g = 0; g < case_.groups.size(); ++g) {
       const Group& group = case_.groups[g];
       const auto producers = memories(Side::producer, static_cast<int>(g), group.producer);
       const auto consumers = memories(Side::consumer, static_cast<int>(g), group.consumer);
+      if (g == 0) of_the_first = consumers;
       const bool nothing_moves = case_.connector.kind == "none";
       for (std::size_t r = 0; r < group.requests.size(); ++r) {
         const Request& request = group.requests[r];
@@ -30,7 +37,7 @@ class Lowering {
         told.tokens = request.tokens, told.generation = request.generation;
         for (const auto& name : producers) told.blocks[name] = request.producer_blocks;
         if (!request.consumer_blocks.empty()) {
-          for (const auto& name : consumers) told.blocks[name] = request.consumer_blocks;
+          for (const auto& name : consumers.empty() ? of_the_first : consumers) told.blocks[name] = request.consumer_blocks;
         }
         for (const auto& name : producers) add(Operation::write, of, {}, {name});
         if (!request.transfer) continue;
@@ -53,7 +60,9 @@ class Lowering {
   }
 
   std::string request_name(std::size_t group, std::size_t request) const {
-    return case_.groups.size() > 1 ? fmt::format("{} of group {}", request, group) : std::to_string(request);
+    const Group& of = case_.groups.at(group);
+    if (of.consumer.ranks.empty()) return fmt::format("generation {}", of.requests.at(request).generation);
+    return several_move(case_) ? fmt::format("{} of group {}", request, group) : std::to_string(request);
   }
 
  private:
@@ -89,7 +98,7 @@ class Lowering {
     for (const auto& name : to) step.intended.to.push_back(whole(name));
     step.name = op == Operation::write ? "write" : "transfer";
     const Group& group = case_.groups.front();
-    const bool several = case_.groups.size() > 1 || group.requests.size() > 1;
+    const bool several = several_move(case_) || group.requests.size() > 1;
     if (several) step.name += " of request " + request;
     const std::string& end = to.empty() ? from.front() : to.front();
     if (op == Operation::write || end.find(" rank ") != std::string::npos) step.name += " to " + end;
@@ -119,15 +128,16 @@ script::Script lower(const ResolvedCase& resolved, const Crop& crop) { return Lo
 
 std::string memory_name(const ResolvedCase& resolved, Side side, int group, int rank) {
   const Group& of = resolved.groups.at(static_cast<std::size_t>(group));
+  if (of.consumer.ranks.empty()) return of.name;
   std::string out(name(side));
-  if (resolved.groups.size() > 1) out += " " + (of.name.empty() ? std::to_string(group) : of.name);
+  if (several_move(resolved)) out += " " + (of.name.empty() ? std::to_string(group) : of.name);
   if ((side == Side::producer ? of.producer : of.consumer).ranks.size() > 1) out += " rank " + std::to_string(rank);
   return out;
 }
 
 std::string place_name(const ResolvedCase& resolved, const RegionRef& region, std::size_t request) {
   if (region.group < 0) {
-    const bool several = resolved.groups.size() > 1 || resolved.groups.front().requests.size() > 1;
+    const bool several = several_move(resolved) || resolved.groups.front().requests.size() > 1;
     return "output" + (several ? " of request " + Lowering(resolved).request_name(0, request) : "");
   }
   const auto& allocations = rank_of(resolved, region).truth.allocations;

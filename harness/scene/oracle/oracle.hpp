@@ -45,6 +45,8 @@ struct Amount {
   std::int64_t least{0}, most{0};
 };
 Amount transfer_bytes(const ResolvedCase& resolved);
+/// Of what consumers must hold, whether a connector moves it or nothing does.
+Amount content_bytes(const ResolvedCase& resolved);
 
 /// The rows that the reader must have gathered: K then V rows of each request, [tokens, heads, head_dim] packed.
 Bytes expected_output(const ResolvedCase& resolved, int pass);
