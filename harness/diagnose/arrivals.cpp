@@ -340,6 +340,17 @@ void Arrivals::search() {
   for (Region& region : regions_) std::ranges::sort(region.stretches, {}, [](const Arrival& one) { return one.at; });
 }
 
+bool Arrivals::is_unknown(const Arrival& one) {
+  return one.wrong && one.home < 0 && one.did.kind != Kind::before && one.did.kind != Kind::constant;
+}
+
+std::int64_t Arrivals::unexplained() const {
+  std::int64_t out = 0;
+  for (const Region& region : regions_)
+    for (const Arrival& one : region.stretches) out += forgives_ && is_unknown(one) ? one.bytes : 0;
+  return out;
+}
+
 /// What needs no search; unknown: the rest.
 Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
   const View found = part(region.arrived.found, one.at, one.bytes);
@@ -421,7 +432,7 @@ Crop Arrivals::crop() const {
 script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) const {
   script::Arrived out;
   bool tails_came = false, beside_tails = false;
-  std::map<int, std::map<std::int64_t, std::int64_t>> cropped;
+  std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
@@ -435,10 +446,15 @@ script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) con
       if (!one.wrong) continue;
       const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
       if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
+      if (forgives_ && is_unknown(one)) {
+        const std::int64_t at = start.offset + one.at - region.base;
+        ignored[start.backing][at] = at + one.bytes;
+        continue;
+      }
       if (!crop.whole &&
           ((one.should.kind == Kind::element && !kept(one.should)) || (one.did.kind == Kind::element && !kept(one.did)))) {
         const std::int64_t at = start.offset + one.at - region.base;
-        cropped[start.backing][at] = at + one.bytes;  // who else is in this is not played
+        ignored[start.backing][at] = at + one.bytes;  // who else is in this is not played
         continue;
       }
       // A few bytes between two stretches of one copy are right by chance, in this pass.
@@ -457,7 +473,7 @@ script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) con
       out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
   }
   if (!tails_came || !beside_tails) out.any.clear();
-  for (auto& [backing, ranges] : cropped) out.any[backing].merge(ranges);
+  for (auto& [backing, ranges] : ignored) out.any[backing].merge(ranges);
   // The output is read last.
   for (const Region& region : regions_) {
     if (region.arrived.region.group >= 0) continue;

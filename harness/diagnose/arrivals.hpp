@@ -46,6 +46,10 @@ class Arrivals {
   void add(const Arrived& region);
   /// Looks up every wrong stretch in the producer's files; one of the output also in the consumer's.
   void search();
+  /// Of sources that are known in part only: wrong bytes from anywhere else need no explanation.
+  void forgive_unknown() { forgives_ = true; }
+  /// Bytes that are forgiven.
+  std::int64_t unexplained() const;
   /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`: stretches around the first wrong byte; null if none is.
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
@@ -71,12 +75,15 @@ class Arrivals {
   void cut_row(Region& region, const Arrival& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
   script::Patch patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const;
+  /// Wrong, and from nowhere that is known.
+  static bool is_unknown(const Arrival& one);
   static Provenance at_sight(const Region& region, const Arrival& one);
   const ResolvedCase& case_;
   std::vector<std::span<const std::uint8_t>> producer_;
   std::vector<RegionRef> sources_;
   std::vector<Region> regions_;
   std::size_t stretches_{0};
+  bool forgives_{false};
 };
 
 }  // namespace kvcts::diagnose

@@ -51,17 +51,23 @@ Crop crop_of(const ResolvedCase& resolved, const Crop& wrong) {
   out.layers = sample(wrong.layers, first, last, most_layers);
   const std::int64_t size = std::lcm(group.producer.ranks.front().geometry.block_size,
                                      group.consumer.ranks.front().geometry.block_size),
-                     of_block = std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, (last - first) * tokens) *
-                                                              static_cast<std::int64_t>(out.layers.size()) * size);
-  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(kept / of_block, 3, 64));
+                     of_token = std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, (last - first) * tokens) *
+                                                              static_cast<std::int64_t>(out.layers.size()));
+  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(kept / (of_token * size), 3, 64));
+  const auto of_block = std::max<std::size_t>(8, static_cast<std::size_t>(kept / of_token) / most);  // tokens
   for (const Request& r : group.requests) {
     const auto found = wrong.tokens.find(r.generation);
     if (found == wrong.tokens.end()) continue;
+    std::map<std::int64_t, std::set<std::int64_t>> by_block;
     std::set<std::int64_t> blocks;
-    for (const std::int64_t token : found->second) blocks.insert(token / size);
-    for (const std::int64_t block : sample(blocks, 0, (r.tokens + size - 1) / size, most))
-      for (std::int64_t t = block * size; t < std::min(r.tokens, (block + 1) * size); ++t)
-        out.tokens[r.generation].insert(t);
+    for (const std::int64_t token : found->second) by_block[token / size].insert(token), blocks.insert(token / size);
+    for (const std::int64_t block : sample(blocks, 0, (r.tokens + size - 1) / size, most)) {
+      const std::int64_t begin = block * size, end = std::min(r.tokens, begin + size);
+      auto& of_this = by_block[block];
+      if (of_this.empty())
+        for (std::int64_t t = begin; t < end; ++t) of_this.insert(t);
+      out.tokens[r.generation].merge(sample(of_this, begin, end, of_block));
+    }
   }
   return out;
 }

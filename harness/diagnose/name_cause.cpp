@@ -1,5 +1,8 @@
 #include "diagnose/name_cause.hpp"
 
+#include <fmt/format.h>
+
+#include "case/text.hpp"
 #include "diagnose/claims.hpp"
 #include "diagnose/lowering.hpp"
 #include "scene/oracle/oracle.hpp"
@@ -10,6 +13,7 @@ namespace {
 
 Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals) {
   const Crop crop = arrivals.crop();
+  if (2 * arrivals.unexplained() > bytes.wrong_bytes) return {};
   constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
   if (crop.whole && oracle::content_bytes(bytes.truth).least > most) return {};
   const script::Script told = lower(bytes.truth, crop);
@@ -20,7 +24,9 @@ Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals) {
   script::Explanation why = script::explain(told, arena, arrived, seed, claims_of(bytes.truth));
   why.doubts.cut = why.doubts.cut || !crop.whole;
   if (!why.exact) return {};
-  if (crop.whole) return script::as_diagnosis(why, bytes.wrong_bytes + bytes.source_wrong);
+  const std::int64_t left = arrivals.unexplained(), wrong = bytes.wrong_bytes + bytes.source_wrong;
+  if (left > 0) why.doubts.unsaid = fmt::format("what {} bytes are that lie beside content", text::thousands(left));
+  if (crop.whole) return script::as_diagnosis(why, wrong - left);
   why.words += ": explains every wrong byte of the layers and blocks that were looked at";
   return script::as_diagnosis(why, 0);
 }

@@ -24,17 +24,17 @@ std::string right_ones(const Changed& cause);
 
 class ChangedCodes {
  public:
-  /// Of one memory's bytes, from a code's first one on. Both have one size; only wrong codes decide. `is_content`: of a byte,
-  /// whether something was to arrive there.
+  /// Of one memory's bytes, from a code's first one on. Both have one size; only wrong codes decide. `is_content`: whether
+  /// something was to arrive at a byte.
   void look(layout::Dtype dtype, std::span<const std::uint8_t> expected, std::span<const std::uint8_t> found,
             const std::function<bool(std::size_t)>& is_content);
   /// One change that made every wrong code what it is. nullopt: none did, or there are too few wrong codes to tell.
   std::optional<Changed> cause() const;
 
  private:
-  std::uint32_t possible_{~0u};             ///< a bit for each change
-  std::uint32_t kinds_{0};                  ///< conversions that were seen
-  std::int64_t wrong_{0};                   ///< bytes
+  std::uint32_t possible_{~0u};               ///< a bit for each change
+  std::uint32_t kinds_{0};                    ///< conversions that were seen
+  std::int64_t wrong_{0};                     ///< bytes
   std::map<std::size_t, std::int64_t> kept_;  ///< by change
 };
 

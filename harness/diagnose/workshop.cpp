@@ -500,17 +500,24 @@ Workshop::Probed Workshop::probe(std::size_t step, const std::vector<Action>& bo
     return evidence_.names.at(evidence_.expectation.id(check, backing, offset, evidence_.names));
   };
   std::map<std::pair<int, std::int64_t>, Who> moved;  // the last one counts
+  const auto forget = [&](int backing, std::int64_t begin, std::int64_t bytes) {
+    moved.erase(moved.lower_bound({backing, begin}), moved.lower_bound({backing, begin + bytes}));
+  };
   const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, tape.ops.size() / 12);
   for (std::size_t i = 0; i < tape.ops.size(); i += stride) {
     const Op& op = tape.ops[i];
     if (op.kind == Op::Kind::row) {
       const RowOp& row = tape.rows[op.extra];
-      if (layout::bits(row.dtype) >= 8 && row.bit >= 0) moved[{row.backing, row.bit / 8}] = name_of(row);
+      if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
+      const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
+      forget(row.backing, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
+      moved[{row.backing, row.bit / 8}] = name_of(row);
       continue;
     }
     if (op.kind != Op::Kind::copy) continue;
     if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own))
       return {};  // through a copy
+    forget(op.dst_backing, op.dst, op.n);
     for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
       moved[{op.dst_backing, op.dst + at}] = expected(op.src_backing, op.src + at);
   }

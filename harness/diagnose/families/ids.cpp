@@ -128,16 +128,13 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
                                                      : shape.channels;
     for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
     body.pick.*member = from;
-    w_.attempt(class_of(mapping),
-               std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w_, i_), i_,
-               body);
+    w_.attempt(class_of(mapping), instead_of(what, from, all) + " in " + name_of(w_, i_), i_, body);
     return;
   }
   for (const auto& [destination, source] : mapping) to.push_back(destination), from.push_back(source);
   body.pick.*member = from;
   body.pick_to.*member = to;
-  w_.attempt(class_of(mapping),
-             std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w_, i_), i_, body);
+  w_.attempt(class_of(mapping), went_to(what, from, to) + " in " + name_of(w_, i_), i_, body);
 }
 
 void OtherIds::axes() {

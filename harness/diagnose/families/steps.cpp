@@ -351,11 +351,16 @@ void propose_subsets(Workshop& w) {
         if (holes == ids) continue;
         left_out.emplace_back(std::move(body), none);
       }
+      const auto& [all_tokens, there] = std::tie(axes[2].all, axes[2].touched);
+      const bool last_ones = std::ranges::none_of(
+          all_tokens, [&](std::int64_t token) { return !there.contains(token) && token < *there.rbegin(); });
       // By the table of the first end; the bytes cannot tell the one reading from the other.
       for (std::size_t k = 0; k < left_out.size(); ++k) {
         const auto& [body, none] = left_out[k];
         const auto left = [&] { w.attempt(FaultClass::truncated, "blocks left out in " + name_of(w, i), i, body); };
-        w.dearer(k == 0 ? 0 : 0.2);
+        // At the end of the list it is as likely the end that is missing, unless both ends have block 0 there.
+        const bool one_end = none && last_ones && std::ranges::count(left_out, true, &std::pair<Action, bool>::second) == 1;
+        w.dearer(k == 0 && !one_end ? 0 : 0.2);
         if (none) w.attempt(FaultClass::wrong_block_id, "block 0 taken for no block in " + name_of(w, i), i, body);
         if (none) w.dearer(0.2);
         left();

@@ -75,9 +75,7 @@ void propose_ways_out(Workshop& w) {
       const auto attempt = [&] {
         Action body = a;
         body.pick.*member = from, body.pick_to.*member = to;
-        w.attempt(fault_class,
-                  std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i,
-                  body);
+        w.attempt(fault_class, went_to(what, from, to) + " in " + name_of(w, i), i, body);
       };
       attempt();
       // All as far off as those still there: the others were overwritten or left the destination.

@@ -6,6 +6,26 @@ using layout::Axis;
 
 std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
 
+namespace {
+
+std::string of_axis(const std::string& axis, const Ids& values, bool named = true) {
+  if (axis != "kv") return (named ? axis + " " : "") + list_words(values);
+  std::string out;
+  for (const std::int64_t value : values) out += (out.empty() ? "" : " and ") + std::string(value == 0 ? "K" : "V");
+  return out;
+}
+
+}  // namespace
+
+std::string went_to(const std::string& axis, const Ids& from, const Ids& to) {
+  if (axis == "kv" && from.size() == 2 && from[0] == to[1] && from[1] == to[0]) return "K and V are exchanged";
+  return of_axis(axis, from) + " went to " + of_axis(axis, to, false);
+}
+
+std::string instead_of(const std::string& axis, const Ids& is, const Ids& was) {
+  return of_axis(axis, is) + " instead of " + of_axis(axis, was, false);
+}
+
 std::string list_words(const Ids& list) {
   std::string out = "[";
   for (std::size_t i = 0; i < list.size() && i < 12; ++i)

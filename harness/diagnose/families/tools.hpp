@@ -21,6 +21,9 @@ using Ids = std::vector<std::int64_t>;
 std::string name_of(const Workshop& w, std::size_t step);
 /// A list in words; only the start of a long one.
 std::string list_words(const Ids& list);
+/// "heads [2, 3] went to [0, 1]", "K went to V", "K and V are exchanged". `axis`: "layers", "kv", ...
+std::string went_to(const std::string& axis, const Ids& from, const Ids& to);
+std::string instead_of(const std::string& axis, const Ids& is, const Ids& was);
 
 /// Handles elements through its views: move, read, write, put, get, and a fill of a request.
 bool through_views(const Action& a);

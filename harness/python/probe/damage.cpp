@@ -58,7 +58,6 @@ std::int64_t end_of_row(const Plane& plane, const layout::Coord& at, std::int64_
 
 Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
   Damage out;
-  out.rows.emplace();
   bool complete = true;
   for (std::size_t a = 0; a < q.bound.stretches.size(); ++a) {
     const int allocation = static_cast<int>(a);
@@ -75,7 +74,6 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
     }
     if (here == 0) continue;
     out.bytes += here;
-    out.allocations.push_back(allocation);
     complete = complete && difference.wrong_bytes == static_cast<std::int64_t>(difference.first.size());
     std::int64_t next = 0;
     for (const std::int64_t offset : difference.first) {
@@ -90,9 +88,6 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
         if (elements.size() == 1) next = end_of_row(plane, element.coord, offset);
         if (open_tail(q, element.coord)) continue;
         for (const auto& one : elements) {
-          layout::Coord row = one.coord;
-          row[Axis::channel] = 0;
-          out.rows->insert(row.v);
           if (has_axis(q.bound.cache.planes[static_cast<std::size_t>(one.plane)], Axis::block))
             out.blocks.insert(one.coord[Axis::block]);
         }
@@ -109,7 +104,6 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
   }
   if (complete) return out;
   // Too many places to list: block by block.
-  out.rows.reset();
   std::set<std::int64_t> right;
   for (const BlockContent& b : blocks) {
     const bool is = std::ranges::all_of(q.bound.cache.planes, [&](const Plane& plane) {
@@ -161,8 +155,9 @@ std::vector<layout::ByteRange> tails(const Question& q, const layout::Cache& cac
   return out;
 }
 
-std::optional<std::uint8_t> predicted(const Question& q, const layout::Cache& cache, const std::vector<BlockContent>& blocks,
-                                      int allocation, std::int64_t byte) {
+std::optional<std::uint8_t> expected(const Question& q, const std::vector<BlockContent>& blocks, int allocation,
+                                     std::int64_t byte) {
+  const layout::Cache& cache = q.bound.cache;
   std::optional<std::uint8_t> out;
   if (q.content.poison) out = kernels::poison_byte(poison_of(q.content, allocation), byte);
   for (const auto& element : elements_at(cache, allocation, byte)) {

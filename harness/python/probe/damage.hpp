@@ -1,8 +1,6 @@
-// Which bytes are wrong, and what a hypothesis says of single bytes: its cost depends on what is wrong, not on the size of
-// the tensors. Internal to verify().
+// Which bytes are wrong, and what single bytes should be. Internal to verify().
 #pragma once
 
-#include <array>
 #include <optional>
 #include <set>
 #include <vector>
@@ -18,11 +16,8 @@ struct Damage {
     std::vector<layout::Element> elements;  ///< empty: padding
   };
   std::int64_t bytes{0};          ///< that are wrong, open tails apart
-  std::vector<int> allocations;   ///< that have some
   std::set<std::int64_t> blocks;  ///< that have some; where too much is wrong, also every block of no request
   std::vector<Place> first;       ///< the first wrong byte of up to eight rows
-  /// Rows with wrong bytes, by their channel 0; nullopt: too many to list.
-  std::optional<std::set<std::array<std::int64_t, layout::axis_count>>> rows;
 };
 
 /// One pass over the tensors. `blocks`: of the requests.
@@ -33,8 +28,8 @@ bool open_tail(const Question& question, const layout::Coord& at);
 /// Slots of the requests' last blocks beyond their tokens, as whole bytes of one allocation.
 std::vector<layout::ByteRange> tails(const Question& question, const layout::Cache& cache, int allocation);
 
-/// A byte of the allocation if `cache` were its map and `blocks` its content; nullopt: it may hold anything.
-std::optional<std::uint8_t> predicted(const Question& question, const layout::Cache& cache,
-                                      const std::vector<kernels::BlockContent>& blocks, int allocation, std::int64_t byte);
+/// What a byte of the allocation should be; nullopt: it may hold anything.
+std::optional<std::uint8_t> expected(const Question& question, const std::vector<kernels::BlockContent>& blocks,
+                                     int allocation, std::int64_t byte);
 
 }  // namespace kvcts::probe

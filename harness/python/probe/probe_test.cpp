@@ -85,15 +85,15 @@ TEST(Probe, SaysWhatHappenedToRows) {
   // Block 0 (tokens 4..7) gets what block 5 (tokens 0..3) has, in layer 1: 2 * 4 * 3 * 16 * 2 bytes a block.
   const std::int64_t block = 768;
   std::copy_n(memory.bytes[1].begin() + 5 * block, block, memory.bytes[1].begin());
-  EXPECT_EQ(told(memory.ask(request)), Words{"the cache, layer 1, tokens 4..7 (block 0): holds tokens 0..3 (768 bytes)"});
+  EXPECT_EQ(told(memory.ask(request)), Words{"consumer, layer 1, tokens 4..7 (block 0): holds tokens 0..3 (768 bytes)"});
 
   memory.hold(request);
   memory.bytes[0][5 * block + 63] ^= 1;  // one bit in a row that begins right
   const Report changed = memory.ask(request);
   EXPECT_EQ(
       told(changed),
-      Words{"the cache, layer 0, K, token 0 (block 5), head 1, channel 15: holds bytes of unknown origin (1 of 2 bytes)"});
-  EXPECT_EQ(changed.diagnosis.text.find("cause not identified; what happened: the cache, layer 0, K, token 0"), 0U)
+      Words{"consumer, layer 0, K, token 0 (block 5), head 1, channel 15: holds bytes of unknown origin (1 of 2 bytes)"});
+  EXPECT_EQ(changed.diagnosis.text.find("cause not identified; what happened: consumer, layer 0, K, token 0"), 0U)
       << changed.diagnosis.text;
 }
 
@@ -114,7 +114,8 @@ TEST(Probe, OtherTokens) {
   expect_named(is({{5, 0, 2}, 11, 0}), FaultClass::stale_block);
   expect_named(is({{5, 0, 2}, 6, 1}), FaultClass::truncated);
   expect_named(is({{}, 0, 1}), FaultClass::silently_skipped);
-  EXPECT_NE(is({{2, 0, 5}, 12, 1}).diagnosis.text.find("[2, 0, 5] instead of [5, 0, 2] (reversed)"), std::string::npos);
+  const std::string reversed = is({{2, 0, 5}, 11, 1}).diagnosis.text;
+  EXPECT_NE(reversed.find("(reversed)"), std::string::npos) << reversed;
 }
 
 TEST(Probe, OneLayerOnly) {
@@ -123,7 +124,7 @@ TEST(Probe, OneLayerOnly) {
   right.bytes[1] = other.bytes[1];
   const Report report = right.ask(request);
   expect_named(report, FaultClass::axis_permuted);
-  EXPECT_NE(report.diagnosis.text.find("in kv.L1 only"), std::string::npos) << report.diagnosis.text;
+  EXPECT_NE(report.diagnosis.text.find("only layers 1:"), std::string::npos) << report.diagnosis.text;
 }
 
 TEST(Probe, EveryByteCounts) {

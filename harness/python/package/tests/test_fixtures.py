@@ -61,9 +61,7 @@ def test_tokens_that_were_not_scattered(kv_cache):
     key, value = cache.key_value()
     cache.clear()
     scatter(key, value, cache, cache.slot_mapping, last=-1)
-    with pytest.raises(
-        AssertionError, match=f"only the first {cache.tokens - 1} of {cache.tokens} tokens arrived"
-    ) as caught:
+    with pytest.raises(AssertionError, match=f"only {cache.tokens - 1} of {cache.tokens} tokens") as caught:
         kvcts.assert_kv_equal(cache, cache)
     assert f"blocks    2 of 3 right; wrong: {cache.blocks[-1]}" in str(caught.value)
 
@@ -71,7 +69,7 @@ def test_tokens_that_were_not_scattered(kv_cache):
 def test_a_slot_beyond_the_tokens_is_written(kv_cache):
     cache = kv_cache("vllm-fa-nhd", layers=1)
     codes(cache.tensors)[0, cache.blocks[-1], -1] = 0
-    with pytest.raises(AssertionError, match=f"block {cache.blocks[-1]} slot 15 .*unowned slot"):
+    with pytest.raises(AssertionError, match=f"block {cache.blocks[-1]} slot 15 .*free slot"):
         cache.verify()
     cache.verify(tail="open")
 
@@ -162,7 +160,7 @@ def test_a_block_too_many_was_permuted(kv_cache):
     cache = kv_cache("flashinfer:NHD", tokens=48)
     free = next(b for b in range(7) if b not in cache.blocks)
     post_process(cache, [*cache.blocks, free])
-    with pytest.raises(AssertionError, match=rf"block {free} .*unowned slot") as caught:
+    with pytest.raises(AssertionError, match=rf"block {free} .*free slot") as caught:
         kvcts.assert_kv_equal(cache, cache, layout="flashinfer:HND")
     assert "blocks    3 of 3 right" in str(caught.value)
 
@@ -277,7 +275,7 @@ def test_exchanged_ranks_are_named(kv_pair):
     with pytest.raises(AssertionError, match="head-shard-mapping") as caught:
         pair.verify()
     assert "consumer rank 1 of 4, KV heads 2 to 3; also wrong: rank 2\n" in str(caught.value)
-    assert "head 4 is at the place of head 2" in str(caught.value)
+    assert "holds heads 4..5" in str(caught.value)
 
 
 def test_a_replicated_head_of_another_rank(kv_pair):

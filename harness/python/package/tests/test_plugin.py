@@ -26,7 +26,9 @@ def run(folder: Path, index: str) -> subprocess.CompletedProcess:
 
 def test_a_failure_shows_the_diagnosis(tmp_path):
     wrong = run(tmp_path, "::-1")
-    assert wrong.returncode == 1 and "K and V are exchanged: explains 100 % of" in wrong.stdout, wrong.stdout
+    assert wrong.returncode == 1 and "K and V are exchanged in 'transfer of request 0': explains 100 % of" in wrong.stdout, (
+        wrong.stdout
+    )
     assert "WrongBytes" in wrong.stdout and "cache.py" not in wrong.stdout  # the traceback ends in the test
     right = run(tmp_path, ":")
     assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout

@@ -25,7 +25,7 @@ def test_a_right_connector(kv_pair):
 def test_hnd_handed_over_as_nhd(kv_pair):
     pair = kv_pair("vllm-fa-hnd", "vllm-fa-nhd")
     copy_as_it_lies(pair)
-    named(pair, "axis-permuted", "written K B H N C, read as K B N H C")
+    named(pair, "axis-permuted", "vllm-fa-hnd (KBHNC) read as vllm-fa-nhd (KBNHC)")
 
 
 def test_hnd_read_as_nhd_and_written_right(kv_pair):
@@ -47,7 +47,7 @@ def test_only_the_source_is_misread(kv_pair):
     rows = np.concatenate([wrong[:, s] for s in pair.source_blocks], axis=1)
     for i, t in enumerate(pair.target_blocks):
         target[:, t] = rows[:, i * 8 : (i + 1) * 8]
-    named(pair, "axis-permuted", "read from the producer")
+    named(pair, "axis-permuted", "vllm-fa-hnd (KBHNC) read as vllm-fa-nhd (KBNHC)")
 
 
 def test_k_and_v_exchanged(kv_pair):
@@ -105,7 +105,7 @@ def test_a_stale_block(kv_pair):
             codes(target)[:, t] = codes(source)[:, s]
     diagnosis = kvcts.verify(pair.consumer.tensors, pair.consumer.layout, pair.target_blocks, pair.tokens, generation=2)
     assert diagnosis.fault_class == "stale-block" and diagnosis.exact, diagnosis
-    assert f"block {pair.target_blocks[-1]} holds generation 1 instead of 2" in diagnosis.text
+    assert f"generation 1 was written to blocks [{pair.target_blocks[-1]}]" in diagnosis.text
     assert [b.block for b in diagnosis.blocks if not b.right] == [pair.target_blocks[-1]]
 
 
@@ -135,7 +135,7 @@ def test_wrong_block_ids_of_the_producer(kv_pair):
     pair.source_blocks = [i + 1 for i in right]
     copy(pair)
     pair.source_blocks = right
-    named(pair, "wrong-block-id", "of the producer (ids shifted by 1)")
+    named(pair, "wrong-block-id", "of producer (ids shifted by 1)")
 
 
 def test_tokens_that_never_arrived(kv_pair):
@@ -143,7 +143,7 @@ def test_tokens_that_never_arrived(kv_pair):
     pair_ids, pair.target_blocks = pair.target_blocks, pair.target_blocks[:2]
     copy(pair)
     pair.target_blocks = pair_ids
-    named(pair, "truncated", "only the first 32 of 48 tokens arrived")
+    named(pair, "truncated", "only 32 of 48 tokens")
 
 
 def test_nothing_arrived(kv_pair):
@@ -151,7 +151,7 @@ def test_nothing_arrived(kv_pair):
     pair = kv_pair("vllm-fa-nhd")
     for target in tensors(pair.consumer):
         codes(target)[:] = 0
-    named(pair, "silently-skipped", "every byte is 0x00")
+    named(pair, "read-before-ready", "zeros arrived")
 
 
 def test_more_arrived_than_was_asked_for(kv_pair):
@@ -161,7 +161,7 @@ def test_more_arrived_than_was_asked_for(kv_pair):
     free = next(b for b in range(8) if b not in pair.target_blocks)
     for source, target in zip(tensors(pair.producer), tensors(pair.consumer)):
         codes(target)[:, free] = codes(source)[:, other]
-    named(pair, "over-read", f"block {free} holds")
+    named(pair, "wrong-block-id", f"request 1 was written to blocks [{free}]")
 
 
 def test_layers_misrouted(kv_pair):
@@ -169,7 +169,7 @@ def test_layers_misrouted(kv_pair):
     pair.producer.tensors.reverse()
     copy(pair)
     pair.producer.tensors.reverse()
-    named(pair, "layer-misrouted", "layer 2 is at the place of layer 0")
+    named(pair, "layer-misrouted", "layers [2, 1, 0] went to [0, 1, 2]")
 
 
 def test_a_layer_that_never_arrived(kv_pair):
@@ -177,7 +177,7 @@ def test_a_layer_that_never_arrived(kv_pair):
     left = pair.consumer.tensors.pop()
     copy(pair)
     pair.consumer.tensors.append(left)
-    named(pair, "layer-missing", "in kv.L2 only")
+    named(pair, "layer-missing", "only 2 of 3 layers")
 
 
 def test_heads_of_another_rank(kv_pair):
@@ -185,7 +185,7 @@ def test_heads_of_another_rank(kv_pair):
     for source, target in zip(tensors(pair.producer), tensors(pair.consumer)):
         for s, t in blocks(pair):
             codes(target)[:, t] = codes(source)[:, s][:, :, [2, 3, 0, 1]]
-    named(pair, "head-shard-mapping", "head 2 is at the place of head 0")
+    named(pair, "head-shard-mapping", "heads [2, 3, 0, 1] went to [0, 1, 2, 3]")
 
 
 def test_noise_has_no_name(kv_pair):
@@ -216,7 +216,7 @@ def test_a_free_block_is_damaged(kv_pair):
     free = next(b for b in range(7) if b not in pair.target_blocks)
     codes(pair.consumer.tensors)[0, free, 0, 0, 0] = 0
     diagnosis = pair.diagnose()
-    assert diagnosis.wrong_bytes == 2 and "unowned slot" in diagnosis.first[0].where
+    assert diagnosis.wrong_bytes == 2 and "free slot" in diagnosis.first[0].where
 
 
 def test_the_producer_must_not_change(kv_pair):
@@ -277,7 +277,7 @@ def test_what_people_see(kv_pair):
     assert (
         text.startswith("FAIL kv-split-vs-interleaved: ")
         and "look at   " in text
-        and "holds V layer 0 token 0 head 0, generation 1" in text
+        and "holds V layer 0 token 0 head 0 channel 0" in text
     )
     assert (
         html.count("<div") == html.count("</div>")
@@ -317,7 +317,7 @@ def test_a_free_block_among_many_wrong_bytes():
     kvcts.fill(tensor, layout, [5, 0, 3], side="consumer")
     codes(tensor)[6] = codes(tensor)[3]
     diagnosis = kvcts.verify(tensor, layout, [5, 0, 3])
-    assert diagnosis.fault_class == "over-read" and "block 6 holds unrequested content" in diagnosis.text, diagnosis
+    assert diagnosis.fault_class == "wrong-block-id" and "blocks [6]" in diagnosis.text, diagnosis
     assert all(b.right for b in diagnosis.blocks)
 
 
