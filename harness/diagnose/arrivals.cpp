@@ -12,6 +12,7 @@
 #include "diagnose/findings/origins.hpp"
 #include "diagnose/findings/places.hpp"
 #include "diagnose/lowering.hpp"
+#include "diagnose/owners.hpp"
 #include "layout/layout.hpp"
 #include "scene/oracle/oracle.hpp"
 
@@ -25,7 +26,6 @@ using View = findings::ByteView;
 namespace {
 
 constexpr std::int64_t shortest = 4, chance = 4;
-constexpr const char* unowned = "nothing: an unowned slot";
 
 View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
@@ -45,54 +45,6 @@ Seat poison_at(const RegionRef& region, std::int64_t offset, const std::optional
   out.who.offset = out.who.last_offset = offset;
   return out;
 }
-
-/// The tokens of a group's blocks, by block.
-class Owners {
- public:
-  Owners(const Group& group, Side side, bool transferred_only) : group_(group) {
-    for (const auto& b : oracle::content(group, side, transferred_only)) blocks_[b.block].push_back(b);
-  }
-  /// Fills generation and token of an element by its place. False: the slot is unowned.
-  bool own(Provenance& at) const {
-    const auto found = blocks_.find(at.block);
-    if (found == blocks_.end()) return false;
-    for (const auto& b : found->second) {
-      if (at.slot < b.first_slot || at.slot >= b.first_slot + b.tokens) continue;
-      at.generation = b.generation;
-      at.token = b.first_token + at.slot - b.first_slot;
-      return true;
-    }
-    return false;
-  }
-  bool has_block(std::int64_t block) const { return blocks_.contains(block); }
-  /// The place in the producer's pool of the content that belongs at a place of the consumer's.
-  Provenance source_of(const Provenance& at) const {
-    Provenance seat = at;
-    if (own(seat)) {
-      for (const Request& r : group_.requests) {
-        if (!r.transfer || r.generation != seat.generation ||
-            std::find(r.consumer_blocks.begin(), r.consumer_blocks.end(), at.block) == r.consumer_blocks.end())
-          continue;
-        const std::int64_t size = group_.producer.ranks.front().geometry.block_size;
-        if (static_cast<std::size_t>(seat.token / size) >= r.producer_blocks.size()) continue;
-        Provenance from = seat;
-        from.block = r.producer_blocks[static_cast<std::size_t>(seat.token / size)], from.slot = seat.token % size;
-        for (std::size_t rank = 0; rank < group_.producer.ranks.size(); ++rank) {
-          const auto& g = group_.producer.ranks[rank].geometry;
-          if (at.head >= g.first_head && at.head < g.first_head + g.heads) {
-            from.rank = static_cast<int>(rank);
-            return from;
-          }
-        }
-      }
-    }
-    return said(Kind::nothing, unowned);
-  }
-
- private:
-  const Group& group_;
-  std::unordered_map<std::int64_t, std::vector<kernels::BlockContent>> blocks_;
-};
 
 findings::Coord coord_of(const Provenance& who) {
   using A = findings::Axis;
@@ -115,7 +67,13 @@ void advance(Arrival& one, std::int64_t bytes) {
 }  // namespace
 
 Arrivals::Arrivals(const ResolvedCase& resolved, std::vector<View> producer)
-    : case_(resolved), producer_(std::move(producer)), sources_(regions(resolved, Side::producer)) {}
+    : case_(resolved), producer_(std::move(producer)), sources_(regions(resolved, Side::producer)) {
+  for (const Side side : {Side::producer, Side::consumer}) {
+    std::size_t bytes = 0;
+    for (const RegionRef& region : regions(resolved, side)) bytes += static_cast<std::size_t>(region.bytes);
+    large_ = large_ || bytes > cut_whole;
+  }
+}
 
 /// Stretches of right and of wrong bytes within a row. A few right ones beside wrong ones are equal by chance.
 void Arrivals::cut_row(Region& region, const Arrival& row) {
@@ -158,7 +116,7 @@ void Arrivals::add(const Arrived& arrived) {
   Region& region = regions_.back();
   if (arrived.region.group < 0)
     cut_output(region);
-  else
+  else if (!large_)
     cut_region(region);
   for (Arrival& one : region.stretches) one.did = one.should;
 }
@@ -192,32 +150,44 @@ void Arrivals::add_tail(Region& region, const Arrival& row) {
   region.tail_came = region.tail_came || !std::ranges::equal(found, before);
 }
 
-void Arrivals::cut_region(Region& region) {
-  const Arrived& arrived = region.arrived;
-  const RegionRef& r = arrived.region;
+Arrival Arrivals::row_at(const Region& region, const Owners& owners, std::int64_t at) const {
+  const RegionRef& r = region.arrived.region;
   const bool source = r.side == Side::producer;
-  const auto& cache = rank_of(case_, r).truth;
-  const Owners owners(case_.groups.at(static_cast<std::size_t>(r.group)), r.side, !source);
-  const auto end = static_cast<std::int64_t>(arrived.found.size());
+  const auto end = static_cast<std::int64_t>(region.arrived.found.size());
+  const auto seat = seat_at(rank_of(case_, r).truth, r.allocation, at - region.base);
+  Arrival row;
+  row.at = at, row.bytes = seat ? std::min(seat->run, end - at) : 1;
+  if (seat) {
+    row.bits = seat->bits;
+    row.seat = seat->who;
+    row.should = source ? seat->who : owners.source_of(seat->who);
+    if (source && !owners.own(row.should)) row.should = Owners::nothing();
+  } else {
+    // Guards whole, padding byte by byte: only the layout knows where it ends.
+    row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
+    row.should = said(Kind::nothing, "nothing: no data belongs here");
+  }
+  return row;
+}
+
+Owners Arrivals::owners_of(const Region& region) const {
+  const RegionRef& r = region.arrived.region;
+  return {case_.groups.at(static_cast<std::size_t>(r.group)), r.side, r.side == Side::consumer};
+}
+
+void Arrivals::cut_region(Region& region) {
+  const Owners owners = owners_of(region);
+  const auto end = static_cast<std::int64_t>(region.arrived.found.size());
   const std::size_t before = stretches_;
   for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
-    const auto seat = seat_at(cache, r.allocation, at - region.base);
-    Arrival row;
-    row.at = at, row.bytes = seat ? std::min(seat->run, end - at) : 1;
-    if (seat) {
-      row.bits = seat->bits;
-      row.seat = seat->who;
-      row.should = source ? seat->who : owners.source_of(seat->who);
-      if (source && !owners.own(row.should)) row.should = said(Kind::nothing, unowned);
-      if (!source && row.should.kind != Kind::element && owners.has_block(seat->who.block)) add_tail(region, row);
-    } else {
-      // Guards whole, padding byte by byte: only the layout knows where it ends.
-      row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
-      row.should = said(Kind::nothing, "nothing: no data belongs here");
-    }
+    const Arrival row = row_at(region, owners, at);
+    const bool seated = row.seat.kind == Kind::element;
+    if (seated && region.arrived.region.side == Side::consumer && row.should.kind != Kind::element &&
+        owners.has_block(row.seat.block))
+      add_tail(region, row);
     const std::size_t first = region.stretches.size();
     cut_row(region, row);
-    if (!seat && first > 0 && first < region.stretches.size()) {
+    if (!seated && first > 0 && first < region.stretches.size()) {
       Arrival &last = region.stretches[first - 1], &next = region.stretches[first];
       if (last.wrong && last.should == next.should && last.at + last.bytes == next.at) {
         last.bytes += next.bytes;
@@ -229,7 +199,65 @@ void Arrivals::cut_region(Region& region) {
   }
 }
 
+/// Rows with a wrong byte, ascending.
+void Arrivals::each_wrong_row(const Region& region, const std::function<void(const Arrival&)>& body) const {
+  constexpr std::int64_t page = 4096;
+  const Owners owners = owners_of(region);
+  const View expected = region.arrived.expected, found = region.arrived.found;
+  const auto end = static_cast<std::int64_t>(found.size());
+  for (std::int64_t at = 0; at < end;) {
+    const std::int64_t stop = std::min(at + page, end);
+    const auto [was, is] = std::mismatch(expected.begin() + at, expected.begin() + stop, found.begin() + at);
+    const std::int64_t wrong = was - expected.begin();
+    if (wrong == stop) {
+      at = stop;
+      continue;
+    }
+    Arrival row = row_at(region, owners, wrong);
+    if (row.seat.kind == Kind::element) {  // from its first byte on
+      const std::int64_t ahead = row.seat.channel * row.bits / 8;
+      for (std::int64_t of_code = std::max<std::int64_t>(1, row.bits / 8) - 1; of_code >= 0; --of_code) {
+        const std::int64_t begin = wrong - ahead - of_code;
+        if (begin < at) continue;
+        const Arrival whole = row_at(region, owners, begin);
+        if (whole.seat.kind != Kind::element || whole.seat.channel != 0 || whole.at + whole.bytes <= wrong) continue;
+        row = whole;
+        break;
+      }
+    }
+    body(row);
+    at = row.at + row.bytes;
+  }
+}
+
+/// Of what is too large to be cut whole: the rows that a search plays.
+void Arrivals::cut_large() {
+  constexpr std::size_t most_strays = 20'000;
+  Crop wrong;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group < 0) return;
+    each_wrong_row(region, [&](const Arrival& row) {
+      if (row.should.kind == Kind::element)
+        wrong.layers.insert(row.should.layer), wrong.tokens[row.should.generation].insert(row.should.token);
+    });
+  }
+  crop_ = crop_of(case_, wrong);
+  for (Region& region : regions_) {
+    std::size_t strays = 0;
+    each_wrong_row(region, [&](const Arrival& row) {
+      if (stretches_ > most_stretches) return;
+      const bool element = row.should.kind == Kind::element;
+      if (element ? !crop_.keeps(row.should) : ++strays > most_strays) return;
+      const std::size_t before = region.stretches.size();
+      cut_row(region, row);
+      stretches_ += region.stretches.size() - before;
+    });
+    for (Arrival& one : region.stretches) one.did = one.should;
+  }
+}
+
 void Arrivals::search() {
+  if (large_) cut_large();
   std::vector<Owners> owners;
   for (const Group& group : case_.groups) owners.emplace_back(group, Side::producer, false);
   /// What the producer has at one byte of its files, and how far its row reaches.
@@ -385,116 +413,6 @@ json Arrivals::moves() const {
   return nullptr;
 }
 
-// ---- told, step by step --------------------------------------------------------------------------------------------
-
-script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const {
-  using Is = script::Patch::Is;
-  const auto place = [&](const RegionRef& r, std::int64_t offset) {
-    script::Place out = arena.place(place_name(case_, r));
-    out.offset += offset;
-    return out;
-  };
-  script::Patch out;
-  out.at = at;
-  out.bytes = one.bytes;
-  if (one.did.kind == Kind::before) {
-    out.is = Is::before, out.from = out.at;
-  } else if (one.did.kind == Kind::constant) {
-    out.is = Is::constant, out.value = {one.did.value};
-  } else if (one.home >= 0) {
-    const auto home = static_cast<std::size_t>(one.home);
-    const bool source = home < sources_.size();
-    const bool of_source = region.arrived.region.side == Side::producer;
-    out.is = source ? Is::content : of_source ? Is::before : Is::lies;
-    out.from = place(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
-  } else {
-    out.is = Is::changed;
-    const View found = part(region.arrived.found, one.at, one.bytes),
-               expected = part(region.arrived.expected, one.at, one.bytes);
-    for (std::size_t i = 0; i < found.size(); ++i) out.value.push_back(found[i] ^ expected[i]);
-  }
-  return out;
-}
-
-Crop Arrivals::crop() const {
-  Crop wrong;
-  for (const Region& region : regions_) {
-    if (region.arrived.region.group < 0) return {};
-    for (const Arrival& one : region.stretches) {
-      if (!one.wrong) continue;
-      const Provenance& who = one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
-      if (who.kind == Kind::element) wrong.layers.insert(who.layer), wrong.tokens[who.generation].insert(who.token);
-    }
-  }
-  return crop_of(case_, wrong);
-}
-
-script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) const {
-  script::Arrived out;
-  bool tails_came = false, beside_tails = false;
-  std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
-  for (const Region& region : regions_) {
-    if (region.arrived.region.group < 0) continue;
-    tails_came = tails_came || region.tail_came;
-    const script::Place start = arena.place(place_name(case_, region.arrived.region));
-    auto tail = region.tails.begin();
-    const auto add = [&](const Arrival& one) {
-      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
-    };
-    const Arrival* last = nullptr;
-    for (const Arrival& one : region.stretches) {
-      if (!one.wrong) continue;
-      const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
-      if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
-      if (forgives_ && is_unknown(one)) {
-        const std::int64_t at = start.offset + one.at - region.base;
-        ignored[start.backing][at] = at + one.bytes;
-        continue;
-      }
-      if (!crop.whole &&
-          ((one.should.kind == Kind::element && !kept(one.should)) || (one.did.kind == Kind::element && !kept(one.did)))) {
-        const std::int64_t at = start.offset + one.at - region.base;
-        ignored[start.backing][at] = at + one.bytes;  // who else is in this is not played
-        continue;
-      }
-      // A few bytes between two stretches of one copy are right by chance, in this pass.
-      constexpr std::int64_t few = 16;
-      if (last && last->home >= 0 && last->home == one.home && one.at - last->at == one.home_offset - last->home_offset) {
-        Arrival between = *last;
-        between.at += last->bytes, between.home_offset += last->bytes, between.bytes = one.at - between.at;
-        if (between.bytes > 0 && between.bytes <= few) add(between);
-      }
-      last = &one;
-      add(one);
-      while (tail != region.tails.end() && tail->second <= one.at) ++tail;
-      beside_tails = beside_tails || tail == region.tails.end() || one.at < tail->first;
-    }
-    for (const auto& [begin, end] : region.tails)
-      out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
-  }
-  if (!tails_came || !beside_tails) out.any.clear();
-  for (auto& [backing, ranges] : ignored) out.any[backing].merge(ranges);
-  // The output is read last.
-  for (const Region& region : regions_) {
-    if (region.arrived.region.group >= 0) continue;
-    const Group& group = case_.groups.at(0);
-    const auto& g = group.consumer.ranks.at(0).geometry;
-    std::int64_t begin = region.base;
-    auto one = region.stretches.begin();
-    for (std::size_t r = 0; r < group.requests.size(); ++r) {
-      const std::int64_t end =
-          begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
-      for (; one != region.stretches.end() && one->at < end; ++one) {
-        if (!one->wrong || !group.requests[r].transfer) continue;
-        const script::Place start = arena.place(place_name(case_, region.arrived.region, r));
-        out.patches.push_back(patch(region, *one, {start.backing, start.offset + one->at - begin}, arena));
-      }
-      begin = end;
-    }
-  }
-  return out;
-}
-
 // ---- findings ------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -551,7 +469,7 @@ void Arrivals::add_content(const RegionRef& source, int memory, int region, std:
 }
 
 std::vector<Finding> Arrivals::what_happened() const {
-  if (stretches_ > most_stretches) return {};
+  if (stretches_ > most_stretches || (large_ && !crop_.whole)) return {};
   findings::Names names;
   std::vector<findings::Fact> facts;
   std::map<std::tuple<Side, int, int>, int> memories;

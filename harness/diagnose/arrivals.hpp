@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "diagnose/arrived.hpp"
 #include "diagnose/crop.hpp"
 #include "diagnose/findings/facts.hpp"
+#include "diagnose/owners.hpp"
 
 namespace kvcts::diagnose {
 
@@ -36,8 +38,9 @@ struct Arrival {
 class Arrivals {
  public:
   /// Limits on the bytes of a side, for they are searched, and on stretches: a region that would pass it is cut short, and
-  /// nothing is found.
-  static constexpr std::size_t most_bytes = std::size_t{72} << 20, most_stretches = 1'000'000;
+  /// nothing is found. Beyond `cut_whole` only what a search plays is cut, and findings are those of a small transfer.
+  static constexpr std::size_t most_bytes = std::size_t{1} << 30, cut_whole = std::size_t{72} << 20,
+                               most_stretches = 1'000'000;
 
   /// `producer`: whole files in the order of regions(producer), as the transfer should have found and left them.
   Arrivals(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
@@ -69,7 +72,11 @@ class Arrivals {
     std::vector<std::pair<std::int64_t, std::int64_t>> tails{};  ///< in the file: what may come along with the last block
     bool tail_came{false};
   };
+  Owners owners_of(const Region& region) const;
+  Arrival row_at(const Region& region, const Owners& owners, std::int64_t at) const;
+  void each_wrong_row(const Region& region, const std::function<void(const Arrival&)>& body) const;
   void cut_region(Region& region);
+  void cut_large();
   static void add_tail(Region& region, const Arrival& row);
   void cut_output(Region& region);
   void cut_row(Region& region, const Arrival& row);
@@ -83,7 +90,8 @@ class Arrivals {
   std::vector<RegionRef> sources_;
   std::vector<Region> regions_;
   std::size_t stretches_{0};
-  bool forgives_{false};
+  bool forgives_{false}, large_{false};
+  Crop crop_;  ///< of a large one
 };
 
 }  // namespace kvcts::diagnose

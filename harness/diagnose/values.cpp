@@ -83,18 +83,18 @@ void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found,
                         const std::function<bool(std::size_t)>& is_content) {
   const auto known = std::ranges::find(formats, dtype, &Format::dtype);
   const Format format = known != std::end(formats) ? *known : Format{dtype, 8, 0, 0};
+  for (std::size_t at = 0; at < expected.size(); at += format.bits / 8)
+    wrong_ += std::memcmp(&expected[at], &found[at], std::min<std::size_t>(format.bits / 8, expected.size() - at)) != 0;
   for (std::size_t c = 0; c < std::size(changes); ++c) {
     const std::size_t word = changes[c].word != 0 ? changes[c].word : format.bits / 8;
     if (changes[c].word == 0 && format.exponent == 0) possible_ &= ~(1u << c);
-    const bool counts = c == 0;
-    for (std::size_t at = 0; at < expected.size() && (possible_ >> c & 1u || counts); at += word) {
+    for (std::size_t at = 0; at < expected.size() && (possible_ >> c & 1u) != 0; at += word) {
       const std::size_t n = std::min(word, expected.size() - at);
       const Bytes was = expected.subspan(at, n), is = found.subspan(at, n);
       if (std::ranges::equal(was, is)) {  // a number conversion leaves most codes
         if (c != 0 && n == word && !changes[c].holds(format, was, was) && is_content(at)) ++kept_[c];
         continue;
       }
-      if (counts) ++wrong_;
       if (n < word || !changes[c].holds(format, was, is)) {
         possible_ &= ~(1u << c);
         continue;

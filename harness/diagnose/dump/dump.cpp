@@ -93,7 +93,7 @@ std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Byt
   const std::vector<RegionRef> sources = regions(c, Side::producer);
   std::int64_t searched = 0;
   for (const RegionRef& r : sources) searched += oracle::file_shape(c, r.bytes).size;
-  expect_at_most(Arrivals::most_bytes >> 20, " MiB to search",
+  expect_at_most(Arrivals::cut_whole >> 20, " MiB to search",
                  static_cast<std::size_t>(std::max(searched, shape.size)) >> 20);
   std::vector<Bytes> producer;
   for (const RegionRef& r : sources) producer.push_back(image(c, r, oracle::write_initial));

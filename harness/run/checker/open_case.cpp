@@ -343,13 +343,17 @@ void OpenCase::add_state_of_data(Report& report) const {
 
 /// In words, why the search for a cause cannot have the memory that it needs; empty: it can.
 std::string OpenCase::lack_of_memory(bool source_changed) const {
-  constexpr double searched = 8;  // times the files: who lies where, and a few predictions
+  constexpr double searched = 8;       // times the files: who lies where, and a few predictions
+  constexpr double in_part = 1 << 30;  // of larger ones
   double needed = 0, all = 0;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto bytes = static_cast<double>(files_[i].bytes().size());
     all += bytes, needed += (i >= producers_ ? 2.0 : source_changed ? 1.0 : 0.0) * bytes;
   }
-  if (all <= 2.0 * diagnose::Arrivals::most_bytes) needed = searched * all;
+  if (all <= 2.0 * diagnose::Arrivals::cut_whole)
+    needed = searched * all;
+  else if (all <= 2.0 * diagnose::Arrivals::most_bytes)
+    needed += in_part;
   const double there = free_memory() / 2;
   return needed <= there ? ""
                          : fmt::format(

@@ -49,6 +49,18 @@ Mapping mapping_of(const Picks& pick, const Picks& pick_to, const char* axis) {
 
 // ---- elements by coordinate ----------------------------------------------------------------------------------------
 
+namespace {
+
+/// In an ascending list; -1: not in it.
+std::int64_t position(const std::vector<std::int64_t>& values, std::int64_t value) {
+  const std::int64_t ahead = value - values.front();
+  if (values.back() - values.front() + 1 == static_cast<std::int64_t>(values.size())) return ahead;
+  const auto at = std::ranges::lower_bound(values, value);
+  return at == values.end() || *at != value ? -1 : at - values.begin();
+}
+
+}  // namespace
+
 Elements::Elements(const std::vector<Stop>& stops) {
   std::array<bool, 3> any{};
   for (const Stop& stop : stops) {
@@ -62,16 +74,21 @@ Elements::Elements(const std::vector<Stop>& stops) {
     for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel})
       widen(axis);
     box.lo.component = box.hi.component = stop.component;
+    if (!any[c] || box.layers.back() != at.layer) box.layers.push_back(at.layer);
+    if (!any[c] || box.tokens.back() != at.token) box.tokens.push_back(at.token);
     any[c] = true;
   }
   constexpr double limit = 1 << 27;
   double all = 0;
   for (Box& box : boxes_) {
     box.begin = static_cast<std::size_t>(all);
-    double size = 1;
-    for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) {
-      size *= static_cast<double>(box.hi.*axis - box.lo.*axis);
+    for (auto* values : {&box.layers, &box.tokens}) {
+      std::ranges::sort(*values);
+      values->erase(std::unique(values->begin(), values->end()), values->end());
     }
+    double size = static_cast<double>(box.layers.size()) * static_cast<double>(box.tokens.size());
+    for (auto axis : {&Coordinate::kv, &Coordinate::head, &Coordinate::channel})
+      size *= static_cast<double>(box.hi.*axis - box.lo.*axis);
     all += size;
     if (all > limit) fail("takes more than 2^27 elements at once; pick some layers, tokens or heads");
   }
@@ -81,8 +98,8 @@ Elements::Elements(const std::vector<Stop>& stops) {
 std::size_t Elements::index(const Coordinate& at) const {
   const Box& box = boxes_[static_cast<std::size_t>(at.component)];
   std::int64_t i = at.kv - box.lo.kv;
-  i = i * (box.hi.layer - box.lo.layer) + at.layer - box.lo.layer;
-  i = i * (box.hi.token - box.lo.token) + at.token - box.lo.token;
+  i = i * static_cast<std::int64_t>(box.layers.size()) + position(box.layers, at.layer);
+  i = i * static_cast<std::int64_t>(box.tokens.size()) + position(box.tokens, at.token);
   i = i * (box.hi.head - box.lo.head) + at.head - box.lo.head;
   i = i * (box.hi.channel - box.lo.channel) + at.channel - box.lo.channel;
   return box.begin + static_cast<std::size_t>(i);
@@ -93,6 +110,7 @@ const Code* Elements::find(const Coordinate& at) const {
   for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) {
     if (at.*axis < box.lo.*axis || at.*axis >= box.hi.*axis) return nullptr;
   }
+  if (position(box.layers, at.layer) < 0 || position(box.tokens, at.token) < 0) return nullptr;
   const Code& code = codes_[index(at)];
   return code.width > 0 ? &code : nullptr;
 }

@@ -33,7 +33,7 @@ struct Coordinate {
   auto operator<=>(const Coordinate&) const = default;
 };
 
-/// Codes by coordinate, over the smallest box that holds them.
+/// Codes by coordinate, over the smallest box that holds them, without its layers and tokens that have none.
 class Elements {
  public:
   /// Reserves room for the elements of `stops`.
@@ -47,6 +47,7 @@ class Elements {
   struct Box {
     Coordinate lo, hi;  ///< hi is exclusive
     std::size_t begin{0};
+    std::vector<std::int64_t> layers, tokens;  ///< ascending
     bool empty() const { return hi.kv == lo.kv; }
   };
   const Box& box(layout::Component component) const { return boxes_[static_cast<std::size_t>(component)]; }
@@ -171,11 +172,13 @@ void Elements::each(F&& f) const {
     Coordinate at = box.lo;
     if (box.empty()) continue;
     for (at.kv = box.lo.kv; at.kv < box.hi.kv; ++at.kv)
-      for (at.layer = box.lo.layer; at.layer < box.hi.layer; ++at.layer)
-        for (at.token = box.lo.token; at.token < box.hi.token; ++at.token)
+      for (const std::int64_t layer : box.layers)
+        for (const std::int64_t token : box.tokens)
           for (at.head = box.lo.head; at.head < box.hi.head; ++at.head)
-            for (at.channel = box.lo.channel; at.channel < box.hi.channel; ++at.channel, ++i)
+            for (at.channel = box.lo.channel; at.channel < box.hi.channel; ++at.channel, ++i) {
+              at.layer = layer, at.token = token;
               if (codes_[i].width > 0) f(static_cast<const Coordinate&>(at), codes_[i]);
+            }
   }
 }
 

@@ -1,0 +1,119 @@
+// What arrived, as patches on the script that lower() makes of the case.
+#include "diagnose/arrivals.hpp"
+#include "diagnose/lowering.hpp"
+
+namespace kvcts::diagnose {
+
+using Kind = Provenance::Kind;
+using View = std::span<const std::uint8_t>;
+
+script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const {
+  using Is = script::Patch::Is;
+  const auto place = [&](const RegionRef& r, std::int64_t offset) {
+    script::Place out = arena.place(place_name(case_, r));
+    out.offset += offset;
+    return out;
+  };
+  script::Patch out;
+  out.at = at;
+  out.bytes = one.bytes;
+  if (one.did.kind == Kind::before) {
+    out.is = Is::before, out.from = out.at;
+  } else if (one.did.kind == Kind::constant) {
+    out.is = Is::constant, out.value = {one.did.value};
+  } else if (one.home >= 0) {
+    const auto home = static_cast<std::size_t>(one.home);
+    const bool source = home < sources_.size();
+    const bool of_source = region.arrived.region.side == Side::producer;
+    out.is = source ? Is::content : of_source ? Is::before : Is::lies;
+    out.from = place(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
+  } else {
+    out.is = Is::changed;
+    const auto begin = static_cast<std::size_t>(one.at), bytes = static_cast<std::size_t>(one.bytes);
+    const View found = region.arrived.found.subspan(begin, bytes), expected = region.arrived.expected.subspan(begin, bytes);
+    for (std::size_t i = 0; i < found.size(); ++i) out.value.push_back(found[i] ^ expected[i]);
+  }
+  return out;
+}
+
+Crop Arrivals::crop() const {
+  if (large_) return crop_;
+  Crop wrong;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group < 0) return {};
+    for (const Arrival& one : region.stretches) {
+      if (!one.wrong) continue;
+      const Provenance& who = one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
+      if (who.kind == Kind::element) wrong.layers.insert(who.layer), wrong.tokens[who.generation].insert(who.token);
+    }
+  }
+  return crop_of(case_, wrong);
+}
+
+script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) const {
+  script::Arrived out;
+  bool tails_came = false, beside_tails = false;
+  std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group < 0) continue;
+    tails_came = tails_came || region.tail_came;
+    const script::Place start = arena.place(place_name(case_, region.arrived.region));
+    auto tail = region.tails.begin();
+    const auto add = [&](const Arrival& one) {
+      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
+    };
+    const Arrival* last = nullptr;
+    for (const Arrival& one : region.stretches) {
+      if (!one.wrong) continue;
+      const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
+      if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
+      if (forgives_ && is_unknown(one)) {
+        const std::int64_t at = start.offset + one.at - region.base;
+        ignored[start.backing][at] = at + one.bytes;
+        continue;
+      }
+      if (!crop.whole &&
+          ((one.should.kind == Kind::element && !kept(one.should)) || (one.did.kind == Kind::element && !kept(one.did)))) {
+        const std::int64_t at = start.offset + one.at - region.base;
+        ignored[start.backing][at] = at + one.bytes;  // who else is in this is not played
+        continue;
+      }
+      // A few bytes between two stretches of one copy are right by chance, in this pass.
+      constexpr std::int64_t few = 16;
+      if (last && last->home >= 0 && last->home == one.home && one.at - last->at == one.home_offset - last->home_offset) {
+        Arrival between = *last;
+        between.at += last->bytes, between.home_offset += last->bytes, between.bytes = one.at - between.at;
+        if (between.bytes > 0 && between.bytes <= few) add(between);
+      }
+      last = &one;
+      add(one);
+      while (tail != region.tails.end() && tail->second <= one.at) ++tail;
+      beside_tails = beside_tails || tail == region.tails.end() || one.at < tail->first;
+    }
+    for (const auto& [begin, end] : region.tails)
+      out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
+  }
+  if (!tails_came || !beside_tails) out.any.clear();
+  for (auto& [backing, ranges] : ignored) out.any[backing].merge(ranges);
+  // The output is read last.
+  for (const Region& region : regions_) {
+    if (region.arrived.region.group >= 0) continue;
+    const Group& group = case_.groups.at(0);
+    const auto& g = group.consumer.ranks.at(0).geometry;
+    std::int64_t begin = region.base;
+    auto one = region.stretches.begin();
+    for (std::size_t r = 0; r < group.requests.size(); ++r) {
+      const std::int64_t end =
+          begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
+      for (; one != region.stretches.end() && one->at < end; ++one) {
+        if (!one->wrong || !group.requests[r].transfer) continue;
+        const script::Place start = arena.place(place_name(case_, region.arrived.region, r));
+        out.patches.push_back(patch(region, *one, {start.backing, start.offset + one->at - begin}, arena));
+      }
+      begin = end;
+    }
+  }
+  return out;
+}
+
+}  // namespace kvcts::diagnose
