@@ -222,6 +222,11 @@ TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  - move: {request: A, from: P, to: C, actually: {reads: issue}}\n", "'reads' only with after or before");
   has("  - check: {name: a}\n  - check: {name: a}\n", "rename one of the two called 'a'");
   has("  - read: {request: A, from: P, output: C}\n", "found 'C', which is a memory");
+  has("  - read: {request: A, from: P, decode: true, parts: data}\n", "no 'parts' in a read with decode");
+  has("  - read: {request: A, from: P, actually: {scales: ignored}}\n", "'scales' only with decode");
+  has("  - fill: {to: P/kv.L0, value: zero, parts: scales}\n", "'parts' only with request or to_blocks");
+  has("  - fill: {to: P/kv.L0, value: zero, kv: K}\n", "'kv' only with request or to_blocks");
+  has("  - fill: {to: [P/kv.L0, C/kv.L0], value: zero}\n", "one memory or allocation");
   has("  []\n", "a list of steps");
 }
 
