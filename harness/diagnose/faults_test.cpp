@@ -68,6 +68,8 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
       for (const Cause& other : report.diagnosis.causes) std::cout << "      also " << in_words(other) << "\n";
     }
     EXPECT_TRUE(matches) << ending;
+    EXPECT_TRUE(report.diagnosis.exact || fault_class == FaultClass::none) << ending;
+    EXPECT_TRUE(report.diagnosis.sure || report.outcome == Outcome::pass || !GetParam().ends_with("/sure.yaml")) << ending;
   }
 }
 
