@@ -3,31 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
-#include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "diagnose/testing/cases.hpp"
 #include "scene/machine/recorder.hpp"
-#include "testing/checkout.hpp"
 
 namespace kvcts::script {
 namespace {
 
 const Script& told() {
-  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
-  static const Script script = resolve_script(catalogue::parse_cases(R"(
-case: t/arrived
-geometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 32}
-memory:
-  P: {side: producer, template: "L x K B N H C"}
-  C: {template: "L x K B N H C"}
-requests: {A: {tokens: 8, blocks: {P: [3, 0], C: [5, 1]}}}
-steps:
-  - write: {request: A, to: P}
-  - move: {request: A, from: P, to: C}
-)",
-                                                                     "f.yaml", &all)[0],
-                                              all);
+  static const Script script = testing_support::script_of("arrived/two-blocks");
   return script;
 }
 
