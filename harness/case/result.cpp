@@ -217,6 +217,7 @@ struct Fields<Report> {
       Field{"moved_bytes", &Report::moved_bytes, When::if_set},
       Field{"events", &Report::events, When::if_set},
       Field{"tried", &Report::tried, When::if_set},
+      Field{"trace", &Report::trace, When::if_set},
       Field{"picture", &Report::picture, When::if_set},
       Field{"compare_ns", &Report::compare_ns, When::always},
       Field{"diagnose_ns", &Report::diagnose_ns, When::always},

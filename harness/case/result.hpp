@@ -108,6 +108,7 @@ struct Report {
   std::int64_t moved_bytes{0};         ///< by our machine
   std::vector<nlohmann::json> events;  ///< what its steps reported, in order
   std::int64_t tried{0};               ///< explanations
+  std::string trace;                   ///< of them, if it was asked for
   nlohmann::json picture;              ///< as in CaseResult
   std::int64_t compare_ns{0}, diagnose_ns{0};
 };

@@ -139,6 +139,16 @@ def environment_variables_are_listed() -> int:
     return len(listed)
 
 
+def a_search_can_be_watched() -> None:
+    for id_, fits in (
+        ("seeds/xformers-t4#wrong-inner-order", "fits at 1.05, axis-permuted: "),
+        ("field/wrong-block-zeroed", "fits at 1.60, wrong-block-id: blocks [3] instead of [5] in 'fill2'"),
+    ):
+        shown = expect(0, "repro", id_, "--trace-diagnosis", says=fits)
+        assert "  | 1.00 nothing happened: " in shown, shown
+        assert "hypotheses" not in expect(0, "repro", id_), id_
+
+
 def every_word_is_explained() -> int:
     """Labels and controlled words of outputs, terms of the field, kinds and axes of the catalogue."""
     words = {"block table", "prefill", "decode", "memory region", "scripted case", "published bugs", "injected faults"}
@@ -166,6 +176,7 @@ def main() -> None:
     completions_complete()
     the_man_page_formats()
     variables = environment_variables_are_listed()
+    a_search_can_be_watched()
     explained = every_word_is_explained()
     print(
         f"{explained} words explained, {verbs} verbs and modes, {len(FORMER)} former names, {variables} environment "

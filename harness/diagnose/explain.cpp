@@ -284,7 +284,18 @@ Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
   return named(std::move(causes), why.recognised || why.ended ? "" : explains_all(wrong_bytes), why.doubts);
 }
 
-Explanation explain(Evidence evidence) {
+namespace {
+
+void trace_family(std::string& trace, const Family& family, const Workshop& workshop, std::int64_t before,
+                  std::size_t fitting) {
+  const auto& exact = workshop.exact();
+  if (workshop.tried() == before && exact.size() == fitting) return;
+  trace += fmt::format("{:.2f} {}: {} tried\n", family.cost, family.name, workshop.tried() - before);
+  for (std::size_t i = fitting; i < exact.size(); ++i)
+    trace += fmt::format("  fits at {:.2f}, {}: {}\n", exact[i].cost, name(exact[i].fault_class), exact[i].words);
+}
+
+Explanation searched(Evidence& evidence, std::string& trace) {
   constexpr std::size_t others_told = 8;
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
@@ -337,10 +348,16 @@ Explanation explain(Evidence evidence) {
     const bool first = workshop.exact().empty();
     if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
     if (!first && evidence.whole_only && family.cost > cheapest() + margin) break;  // no rival costs as much
+    const std::int64_t before = workshop.tried();
+    const std::size_t fitting = workshop.exact().size();
     workshop.ask(family);
+    trace_family(trace, family, workshop, before, fitting);
     if (first && workshop.found()) workshop.allow_only(for_others / (1 + bytes / of_bytes));
     if (workshop.exhausted()) break;
   }
+  for (const auto& partial : workshop.partial())
+    trace += fmt::format("{:.0f} % of the wrong bytes, {}: {}\n", 100 * partial.share, name(partial.hypothesis.fault_class),
+                         partial.hypothesis.words);
   if (!workshop.exact().empty()) return finish(workshop.exact());
   if (!workshop.uncounted().empty()) {
     finish(workshop.uncounted());
@@ -360,6 +377,15 @@ Explanation explain(Evidence evidence) {
     out.share = best->share, out.all_bytes = best->all_bytes;
     out.others.push_back({best->hypothesis.fault_class, best->hypothesis.words, best->share});
   }
+  return out;
+}
+
+}  // namespace
+
+Explanation explain(Evidence evidence) {
+  std::string trace;
+  Explanation out = searched(evidence, trace);
+  out.trace = std::move(trace);
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace kvcts::diagnose {
 
 namespace {
 
-Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals) {
+Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals, std::string* trace) {
   const Crop crop = arrivals.crop();
   if (2 * arrivals.unexplained() > bytes.wrong_bytes) return {};
   constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
@@ -22,6 +22,7 @@ Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals) {
   arrived.real = bytes.pass == 0 && bytes.truth.content.kind == "tags";
   const std::uint64_t seed = arrived.real ? script::seed_before(bytes.truth.seed) : bytes.truth.seed;
   script::Explanation why = script::explain(told, arena, arrived, seed, claims_of(bytes.truth));
+  if (trace) *trace = std::move(why.trace);
   why.doubts.cut = why.doubts.cut || !crop.whole;
   if (!why.exact) return {};
   const std::int64_t left = arrivals.unexplained(), wrong = bytes.wrong_bytes + bytes.source_wrong;
@@ -38,11 +39,11 @@ Diagnosis name_the_end(const CaseBytes& bytes) {
   return from_gathering(bytes);
 }
 
-Diagnosis name_the_cause(const CaseBytes& bytes, const Arrivals* arrivals, bool search) {
+Diagnosis name_the_cause(const CaseBytes& bytes, const Arrivals* arrivals, bool search, std::string* trace) {
   Diagnosis d = at_sight(bytes);
   if (!d.text.empty() || !search || bytes.wrong_bytes + bytes.source_wrong == 0) return d;
   try {
-    if (arrivals) d = searched(bytes, *arrivals);
+    if (arrivals) d = searched(bytes, *arrivals, trace);
   } catch (const std::exception&) {
     // No steps tell this case.
   }

@@ -322,7 +322,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
                                : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
                                              report.expected_bytes, told->clues.untouched);
   }
-  report.tried = why.tried;
+  report.tried = why.tried, report.trace = why.trace;
   report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, arena, names, told->clues);
   if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
     report.picture = moves_of(script, arena, names, *check, told->clues);

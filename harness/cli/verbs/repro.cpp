@@ -27,7 +27,7 @@ struct Options {
   SelectOptions subjects;  ///< of which only these
   std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
-  bool hold{false}, as_run{false};
+  bool hold{false}, as_run{false}, trace{false};
   int copies{16};
   std::int64_t repeat{1};
   std::optional<std::int64_t> watch_ms;  ///< --watch
@@ -189,7 +189,7 @@ int repro(Options o, const Globals& globals) {
     }
     supervisor::Options options;
     options.devices = devices_for;
-    options.hold = o.hold;
+    options.hold = o.hold, options.trace_diagnosis = o.trace;
     if (!o.run.empty()) options.hidden = {std::filesystem::absolute(o.run).string()};
     options.watch_asked = o.watch_ms.has_value();
     options.watch_ms = o.watch_ms.value_or(options.watch_ms);
@@ -264,6 +264,7 @@ Action declare(Command& command, const Globals& globals) {
       .duration()
       .type_name("TIME");
   command.add_option("--repeat", o->repeat, "Run it until it fails, at most N times").type_name("N").range(1, 100'000);
+  command.add_flag("--trace-diagnosis", o->trace, "Show what the search for a cause tried, with costs, and what fits");
   command.add_flag("--hold", o->hold, "Keep it alive when it hangs, so that you can attach a debugger");
   return [=, &globals] { return repro(*o, globals); };
 }

@@ -437,7 +437,8 @@ Report OpenCase::compare(const json& request) {
       }
       report.diagnosis = transferred
                              ? diagnose::name_the_cause(traced->bytes, traced->arrivals ? &*traced->arrivals : nullptr,
-                                                        request.value("search", true))
+                                                        request.value("search", true),
+                                                        request.value("trace", false) ? &report.trace : nullptr)
                              : diagnose::name_the_end(traced->bytes);
     }
   }

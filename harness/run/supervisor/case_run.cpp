@@ -226,7 +226,9 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
 }
 
 json Lane::compare_request(Attempt& a, const Ended& ended) {
-  if (is_ours(a.resolved)) return {{"op", CheckerRequest::compare}, {"case", std::move(a.written.document)}};
+  const bool trace = run_.options.trace_diagnosis;
+  if (is_ours(a.resolved))
+    return {{"op", CheckerRequest::compare}, {"case", std::move(a.written.document)}, {"trace", trace}};
   json events = a.events;
   if (json event = event_of(ended); !event.is_null()) events.push_back(std::move(event));
   const bool broken = ended.kind == Kind::hung || ended.kind == Kind::crashed;
@@ -238,6 +240,7 @@ json Lane::compare_request(Attempt& a, const Ended& ended) {
           {"moved", a.moved},
           {"transferred", a.transferred && !broken},
           {"search", !run_.diagnosed.contains(a.result.id)},
+          {"trace", trace},
           // A provider's memory dies with the worker: what had arrived there is unknown.
           {"state", !has_provider(a.resolved) && broken}};
 }

@@ -35,6 +35,7 @@ void take_numbers(const Report& report, CaseResult& result) {
   result.moved_bytes = report.moved_bytes;
   result.first_wrong = report.first_wrong;
   result.what_happened = report.what_happened;
+  if (!report.trace.empty()) result.evidence_files.push_back({"hypotheses", report.trace});
 }
 
 /// "; the source was changed" and the state of the destination.

@@ -61,7 +61,8 @@ struct Options {
   bool hold{false};                 ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};                ///< take stacks on a hang
   std::function<std::string(const std::string& name)> tool{process::find_tool};  ///< finds what takes them
-  bool keep_plans{false};  ///< keep the plan (first copies, digest) as evidence "plan" even if the case passes
+  bool trace_diagnosis{false};  ///< keep what the search for a cause tried as evidence "hypotheses"
+  bool keep_plans{false};       ///< keep the plan (first copies, digest) as evidence "plan" even if the case passes
   /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so nothing runs.
   std::function<std::vector<std::string>(const std::string& plugin)> devices;
   /// What the workers learn of a case; {}: worker_view().
