@@ -28,17 +28,6 @@ std::string letters(const layout::Cache& cache) {
   return out.substr(0, static_cast<std::size_t>(larger)) + "K" + out.substr(static_cast<std::size_t>(larger));
 }
 
-/// Of an order of axes taken for another one. K and V inside of the blocks in one of them only, or in allocations of their
-/// own: the more telling difference.
-FaultClass class_of_order(const std::string& is, const std::string& told) {
-  const bool split = std::set<char>(is.begin(), is.end()).size() < is.size();  // an axis, in two places
-  if (is == told && !split) return FaultClass::wrong_stride;
-  const auto inside = [](const std::string& order) {
-    return order.find('K') != std::string::npos && order.find('K') > std::min(order.find('B'), order.size());
-  };
-  return inside(is) != inside(told) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
-}
-
 layout::Cache only(const layout::Cache& cache, bool data) {
   layout::Cache out = cache;
   std::erase_if(out.planes, [&](const auto& p) { return (p.component == layout::Component::data) != data; });
@@ -128,6 +117,15 @@ class Claims {
 };
 
 }  // namespace
+
+FaultClass class_of_order(const std::string& is, const std::string& told) {
+  const bool split = std::set<char>(is.begin(), is.end()).size() < is.size();  // an axis, in two places
+  if (is == told && !split) return FaultClass::wrong_stride;
+  const auto inside = [](const std::string& order) {
+    return order.find('K') != std::string::npos && order.find('K') > std::min(order.find('B'), order.size());
+  };
+  return inside(is) != inside(told) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
+}
 
 std::vector<script::Claim> claims_of(const ResolvedCase& resolved) {
   return resolved.groups.empty() ? std::vector<script::Claim>{} : Claims(resolved).all();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "diagnose/claims.hpp"
 #include "scene/faults/variants.hpp"
 
 namespace kvcts::probe {
@@ -251,11 +252,9 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
     return out;
   }
   out.code = 12;
-  std::string x = from, y = to;
-  std::erase(x, 'K'), std::erase(y, 'K'), std::erase(x, ' '), std::erase(y, ' ');
-  out.fault_class = from == to ? FaultClass::wrong_stride
-                    : x == y   ? FaultClass::kv_split_vs_interleaved
-                               : FaultClass::axis_permuted;
+  std::string is = from, told = to;
+  std::erase(is, ' '), std::erase(told, ' ');
+  out.fault_class = diagnose::class_of_order(is, told);
   std::string renamed;
   if (!a.planes.empty() && !b.planes.empty())
     renamed = layout::same_bytes_other_names(a.planes.front(), b.planes.front()).value_or("");
