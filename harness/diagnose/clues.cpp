@@ -224,10 +224,11 @@ std::uint64_t identity_key(const Who& who) {
   return key;
 }
 
-Whereabouts::Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names)
-    : Whereabouts(check.images, [&](int backing) { return backing < static_cast<int>(arena.backings().size()); }, names) {}
+ElementIndex::ElementIndex(const Checkpoint& check, const Arena& arena, const Names& names)
+    : ElementIndex(check.images, [&](int backing) { return backing < static_cast<int>(arena.backings().size()); }, names) {}
 
-Whereabouts::Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names) {
+ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int backing)>& of,
+                           const Names& names) {
   std::vector<std::pair<std::uint64_t, Place>> all;
   for (int backing = 0; backing < static_cast<int>(images.size()); ++backing) {
     if (!of(backing)) continue;
@@ -244,7 +245,7 @@ Whereabouts::Whereabouts(const std::vector<Image>& images, const std::function<b
   for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
 }
 
-std::span<const Place> Whereabouts::of(const Who& who) const {
+std::span<const Place> ElementIndex::of(const Who& who) const {
   const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
   return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }

@@ -80,12 +80,12 @@ Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expec
                  Names& names, const WhoIs& who_is);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
-class Whereabouts {
+class ElementIndex {
  public:
   /// Places in the truth at a check, in backings of one memory or (empty) all.
-  Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names);
+  ElementIndex(const Checkpoint& check, const Arena& arena, const Names& names);
   /// Places in those images (by backing) that `of` accepts.
-  Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names);
+  ElementIndex(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names);
   std::span<const Place> of(const Who& who) const;
 
  private:

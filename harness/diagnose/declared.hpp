@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "diagnose/rehearsal.hpp"
+#include "diagnose/incremental_replay.hpp"
 
 namespace kvcts::script {
 

@@ -9,7 +9,7 @@
 
 #include "case/text.hpp"
 #include "diagnose/declared.hpp"
-#include "diagnose/families/tools.hpp"
+#include "diagnose/hypotheses/tools.hpp"
 #include "diagnose/quantity.hpp"
 #include "diagnose/values.hpp"
 
@@ -139,7 +139,7 @@ std::set<std::size_t> skipped(const Hypothesis& h) {
 }
 
 /// Whether what fits (cheapest first) only says what was left undone when the sequence stopped.
-bool consequence(const std::vector<Hypothesis>& fit, const Workshop& w) {
+bool consequence(const std::vector<Hypothesis>& fit, const HypothesisSearch& w) {
   static const std::set<FaultClass> of_an_end{FaultClass::silently_skipped, FaultClass::false_success, FaultClass::truncated,
                                               FaultClass::read_before_ready, FaultClass::none};
   const Hypothesis& first = fit.front();
@@ -245,9 +245,9 @@ Explanation from_values(const Evidence& e) {
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.
-Explanation from_bounds(const Evidence& e, Workshop& workshop) {
+Explanation from_bounds(const Evidence& e, HypothesisSearch& search) {
   for (const nlohmann::json& meant : e.truth.events) {
-    if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
+    if (!meant.contains("leaves") || !search.as_it_stands()) continue;
     return certain(meant.value("before", false) ? FaultClass::wrong_stride : FaultClass::over_read,
                    "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
   }
@@ -255,13 +255,13 @@ Explanation from_bounds(const Evidence& e, Workshop& workshop) {
 }
 
 // A step that did not happen explains every byte, and what was reported explains why it did not.
-Explanation from_consequence(const Explanation& reported, Workshop& workshop) {
+Explanation from_consequence(const Explanation& reported, HypothesisSearch& search) {
   if (reported.fault_class == FaultClass::none) return {};
-  for (const auto& partial : workshop.partial()) {
+  for (const auto& partial : search.partial()) {
     const Hypothesis& h = partial.hypothesis;
-    if (!partial.all_bytes || skipped(h).empty() || !workshop.in_every_pass(h.bodies)) continue;
+    if (!partial.all_bytes || skipped(h).empty() || !search.in_every_pass(h.bodies)) continue;
     Explanation out = certain(reported.fault_class, reported.words + ", so that " + h.words);
-    out.tried = workshop.tried();
+    out.tried = search.tried();
     return out;
   }
   return {};
@@ -286,11 +286,11 @@ Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes) {
 
 namespace {
 
-void trace_family(std::string& trace, const Family& family, const Workshop& workshop, std::int64_t before,
-                  std::size_t fitting) {
-  const auto& exact = workshop.exact();
-  if (workshop.tried() == before && exact.size() == fitting) return;
-  trace += fmt::format("{:.2f} {}: {} tried\n", family.cost, family.name, workshop.tried() - before);
+void trace_generator(std::string& trace, const HypothesisGenerator& generator, const HypothesisSearch& search,
+                     std::int64_t before, std::size_t fitting) {
+  const auto& exact = search.exact();
+  if (search.tried() == before && exact.size() == fitting) return;
+  trace += fmt::format("{:.2f} {}: {} tried\n", generator.cost, generator.name, search.tried() - before);
   for (std::size_t i = fitting; i < exact.size(); ++i)
     trace += fmt::format("  fits at {:.2f}, {}: {}\n", exact[i].cost, name(exact[i].fault_class), exact[i].words);
 }
@@ -304,9 +304,9 @@ Explanation searched(Evidence& evidence, std::string& trace) {
   const Explanation ended = from_ending(evidence);
   if (ended.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return ended;
 
-  Workshop workshop(evidence);
-  if (ended.fault_class != FaultClass::none && workshop.as_it_ended()) return ended;
-  if (const Explanation bounds = from_bounds(evidence, workshop); bounds.fault_class != FaultClass::none) return bounds;
+  HypothesisSearch search(evidence);
+  if (ended.fault_class != FaultClass::none && search.as_it_ended()) return ended;
+  if (const Explanation bounds = from_bounds(evidence, search); bounds.fault_class != FaultClass::none) return bounds;
   const auto finish = [&](std::vector<Hypothesis> fit) {
     std::ranges::stable_sort(fit, {}, &Hypothesis::cost);
     const Hypothesis& first = fit.front();
@@ -322,15 +322,15 @@ Explanation searched(Evidence& evidence, std::string& trace) {
       if (said({first.fault_class, first.words}) || std::ranges::any_of(out.others, said)) continue;
       if (another || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, rival});
     }
-    out.tried = workshop.tried();
-    out.doubts.cut = workshop.cut();
+    out.tried = search.tried();
+    out.doubts.cut = search.cut();
     out.doubts.undeclared = undeclared_numbers(evidence.intended, first.bodies);
-    if (ended.fault_class != FaultClass::none && consequence(fit, workshop)) {
+    if (ended.fault_class != FaultClass::none && consequence(fit, search)) {
       out.others = {{first.fault_class, first.words, 1, false, ToldBy::events}};
       out.fault_class = ended.fault_class, out.words = ended.words;
       out.ended = true;
     } else {
-      for (const Hypothesis& other : workshop.uncounted())
+      for (const Hypothesis& other : search.uncounted())
         if (told.insert(other.fault_class).second)
           out.others.push_back({other.fault_class, other.words, 1, false, ToldBy::count});
     }
@@ -343,34 +343,34 @@ Explanation searched(Evidence& evidence, std::string& trace) {
     bytes += b.sparse && evidence.whole_only
                  ? static_cast<std::int64_t>(evidence.observation.bytes.front().back().pages(b.ordinal).size()) * Bytes::page
                  : b.bytes;
-  const auto cheapest = [&] { return std::ranges::min(workshop.exact(), {}, &Hypothesis::cost).cost; };
-  for (const Family& family : families()) {
-    const bool first = workshop.exact().empty();
-    if (!first && family.of_pieces) continue;  // of a whole step it says the same in more words
-    if (!first && evidence.whole_only && family.cost > cheapest() + margin) break;  // no rival costs as much
-    const std::int64_t before = workshop.tried();
-    const std::size_t fitting = workshop.exact().size();
-    workshop.ask(family);
-    trace_family(trace, family, workshop, before, fitting);
-    if (first && workshop.found()) workshop.allow_only(for_others / (1 + bytes / of_bytes));
-    if (workshop.exhausted()) break;
+  const auto cheapest = [&] { return std::ranges::min(search.exact(), {}, &Hypothesis::cost).cost; };
+  for (const HypothesisGenerator& generator : generators()) {
+    const bool first = search.exact().empty();
+    if (!first && generator.of_pieces) continue;  // of a whole step it says the same in more words
+    if (!first && evidence.whole_only && generator.cost > cheapest() + margin) break;  // no rival costs as much
+    const std::int64_t before = search.tried();
+    const std::size_t fitting = search.exact().size();
+    search.ask(generator);
+    trace_generator(trace, generator, search, before, fitting);
+    if (first && search.found()) search.allow_only(for_others / (1 + bytes / of_bytes));
+    if (search.exhausted()) break;
   }
-  for (const auto& partial : workshop.partial())
+  for (const auto& partial : search.partial())
     trace += fmt::format("{:.0f} % of the wrong bytes, {}: {}\n", 100 * partial.share, name(partial.hypothesis.fault_class),
                          partial.hypothesis.words);
-  if (!workshop.exact().empty()) return finish(workshop.exact());
-  if (!workshop.uncounted().empty()) {
-    finish(workshop.uncounted());
+  if (!search.exact().empty()) return finish(search.exact());
+  if (!search.uncounted().empty()) {
+    finish(search.uncounted());
     out.doubts.other_count = true;
     return out;
   }
   if (ended.fault_class != FaultClass::none) return ended;
   if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
   if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
-  if (const Explanation follows = from_consequence(reported, workshop); follows.exact) return follows;
-  out.tried = workshop.tried();
-  if (!workshop.partial().empty()) {
-    const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(),
+  if (const Explanation follows = from_consequence(reported, search); follows.exact) return follows;
+  out.tried = search.tried();
+  if (!search.partial().empty()) {
+    const auto best = std::max_element(search.partial().begin(), search.partial().end(),
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
     if (best->share < least_told) return out;
     out.words = best->hypothesis.words;

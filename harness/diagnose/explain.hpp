@@ -49,7 +49,7 @@ struct Explanation {
   bool ended{false};          ///< the words say how it ended, not why bytes are wrong
   std::vector<Cause> others;  ///< all that fit as well
   std::int64_t tried{0};      ///< hypotheses
-  std::string trace{};        ///< a line for each family that was asked, with its cost, and for what fits, whole or in part
+  std::string trace{};  ///< a line for each generator that was asked, with its cost, and for what fits, whole or in part
 };
 
 /// A guess that explains less of the wrong bytes, less right ones that it contradicts, is none.

@@ -36,7 +36,7 @@ std::map<std::int64_t, std::string> requests_of(const Script& script) {
 class Tracer {
  public:
   Tracer(const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues)
-      : arena_(arena), whereabouts_(check, arena, names) {
+      : arena_(arena), element_index_(check, arena, names) {
     for (const Clue& clue : clues.all)
       if (clue.wrong && !is_output(clue.backing)) wrong_[clue.backing][clue.offset] = &clue;
   }
@@ -55,7 +55,7 @@ class Tracer {
   /// A step only read what was wrong already.
   bool reads_wrong(const Clue& clue, ClueRun& run) const {
     if (!is_output(clue.backing) || clue.must.kind != Who::Kind::tag) return false;
-    for (const Place& place : whereabouts_.of(clue.must)) {
+    for (const Place& place : element_index_.of(clue.must)) {
       const auto there = wrong_.find(place.backing);
       if (there == wrong_.end()) continue;
       const auto found = there->second.find(place.offset);
@@ -78,7 +78,7 @@ class Tracer {
     }
     if (clue.is.kind != Who::Kind::tag) return;
     int best = -1;
-    for (const Place& place : whereabouts_.of(clue.is)) {
+    for (const Place& place : element_index_.of(clue.is)) {
       if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
       const bool elsewhere = memory(place.backing) != memory(clue.backing);
       const bool goes_on = last_.from.backing == place.backing && last_.first.backing == clue.backing &&
@@ -91,7 +91,7 @@ class Tracer {
   }
 
   const Arena& arena_;
-  Whereabouts whereabouts_;
+  ElementIndex element_index_;
   std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
   ClueRun last_;
 };

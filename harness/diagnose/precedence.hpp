@@ -10,15 +10,15 @@
 
 namespace kvcts::script {
 
-/// The families of hypotheses, ascending by what they cost (precedence.cpp).
-struct FamilyCost {
+/// The generators of hypotheses, ascending by what they cost (precedence.cpp).
+struct GeneratorCost {
   std::string name;
   double cost{0};
-  std::vector<FaultClass> classes;  ///< of what they propose; {} = those of all others
+  std::vector<FaultClass> classes;  ///< of what they generate; {} = those of all others
 };
-std::vector<FamilyCost> family_costs();
+std::vector<GeneratorCost> generator_costs();
 
-/// While it lives, it collects the classes that each family proposes in its thread. For tests of the table.
+/// While it lives, it collects the classes that each generator proposes in its thread. For tests of the table.
 class Proposals {
  public:
   Proposals();
@@ -26,20 +26,20 @@ class Proposals {
   Proposals(const Proposals&) = delete;
   Proposals& operator=(const Proposals&) = delete;
   static Proposals* current();
-  void add(const std::string& family, FaultClass fault_class) { all_[family].insert(fault_class); }
+  void add(const std::string& generator, FaultClass fault_class) { all_[generator].insert(fault_class); }
   const std::map<std::string, std::set<FaultClass>>& all() const { return all_; }
 
  private:
   std::map<std::string, std::set<FaultClass>> all_;
 };
 
-/// While it lives, searches in its thread skip one family. For tests: which cases does only that family explain?
-class WithoutFamily {
+/// While it lives, searches in its thread skip one generator. For tests: which cases does only that generator explain?
+class WithoutGenerator {
  public:
-  explicit WithoutFamily(const std::string& name);
-  ~WithoutFamily();
-  WithoutFamily(const WithoutFamily&) = delete;
-  WithoutFamily& operator=(const WithoutFamily&) = delete;
+  explicit WithoutGenerator(const std::string& name);
+  ~WithoutGenerator();
+  WithoutGenerator(const WithoutGenerator&) = delete;
+  WithoutGenerator& operator=(const WithoutGenerator&) = delete;
 };
 
 }  // namespace kvcts::script

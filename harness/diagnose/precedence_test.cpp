@@ -1,4 +1,4 @@
-// The table of precedence names every class that a family proposes.
+// The table of precedence names every class that a generator proposes.
 #include "diagnose/precedence.hpp"
 
 #include <gtest/gtest.h>
@@ -23,11 +23,11 @@ TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
       if (spec.id.find('#') == std::string::npos) run_script(resolve_script(spec, catalogue), spec.seed);
   }
   EXPECT_GT(proposals.all().size(), 20U);
-  for (const FamilyCost& family : family_costs()) {
-    const auto seen = proposals.all().find(family.name);
-    if (family.classes.empty() || seen == proposals.all().end()) continue;
+  for (const GeneratorCost& generator : generator_costs()) {
+    const auto seen = proposals.all().find(generator.name);
+    if (generator.classes.empty() || seen == proposals.all().end()) continue;
     for (const FaultClass one : seen->second)
-      EXPECT_TRUE(std::ranges::find(family.classes, one) != family.classes.end()) << family.name << ": " << one;
+      EXPECT_TRUE(std::ranges::find(generator.classes, one) != generator.classes.end()) << generator.name << ": " << one;
   }
 }
 

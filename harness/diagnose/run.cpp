@@ -113,7 +113,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 // content.
 double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const Arena& arena, const Names& names,
                            std::int64_t content) {
-  // Measured, rounded up: clue, sighting and place of a byte; a byte whose poison is looked up by its value.
+  // Measured, rounded up: clue, observed move and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {

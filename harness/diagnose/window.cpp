@@ -77,7 +77,7 @@ std::string Seats::words_beyond(Place place) const {
 // ---- who -----------------------------------------------------------------------------------------------------------
 
 Teller::Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check)
-    : arena_(arena), names_(names), seats_(script, arena), whereabouts_(check, arena, names) {}
+    : arena_(arena), names_(names), seats_(script, arena), element_index_(check, arena, names) {}
 
 Provenance Teller::tell(const Who& who, int backing) const {
   Provenance out;
@@ -109,7 +109,7 @@ Provenance Teller::tell(const Who& who, int backing) const {
   out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
   // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
-  for (const Place& place : whereabouts_.of(who)) {
+  for (const Place& place : element_index_.of(who)) {
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
     const int rank = b.side == "producer" ? 2 : place.backing != backing ? 1 : 0;
     if (rank <= best) continue;

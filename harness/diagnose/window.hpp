@@ -47,7 +47,7 @@ class Teller {
   const Arena& arena_;
   const Names& names_;
   Seats seats_;
-  Whereabouts whereabouts_;
+  ElementIndex element_index_;
 };
 
 struct Window {

@@ -1,0 +1,21 @@
+// The steps did as they should by what is claimed of a memory, and the claim is wrong.
+#include "diagnose/hypotheses/tools.hpp"
+
+namespace kvcts::script {
+
+void generate_claims(HypothesisSearch& w) {
+  for (const Claim& claim : w.evidence().claims) {
+    Bodies bodies = w.bodies();
+    for (auto& body : bodies) {
+      for (Action& a : body) {
+        if (!brings(a)) continue;
+        for (auto* views : {&a.from, &a.to})
+          for (View& view : *views)
+            if (const auto cache = claim.caches.find(view.of); cache != claim.caches.end()) view.cache = cache->second;
+      }
+    }
+    w.attempt(claim.fault_class, claim.words, std::move(bodies));
+  }
+}
+
+}  // namespace kvcts::script

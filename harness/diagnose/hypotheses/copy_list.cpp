@@ -1,0 +1,69 @@
+#include "diagnose/hypotheses/copy_list.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace kvcts::script {
+
+std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
+  const Evidence& e = w.evidence();
+  const Tape tape = record(w.script(), e.arena, {Play{w.script().steps[step].name, w.action(step)}}, w.locators());
+  std::vector<Copy> out;
+  for (const Op& op : tape.ops) {
+    if (op.kind == Op::Kind::check) continue;
+    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_backing < static_cast<int>(tape.own)) {
+      out.push_back({{-1, op.dst}, {op.dst_backing, op.dst}, op.n});
+      continue;
+    }
+    if (op.kind != Op::Kind::copy || op.src_backing >= static_cast<int>(tape.own) ||
+        op.dst_backing >= static_cast<int>(tape.own))
+      return {};
+    out.push_back({{op.src_backing, op.src}, {op.dst_backing, op.dst}, op.n});
+  }
+  return out;
+}
+
+std::vector<Copy> stretches(const std::vector<Copy>& list) {
+  std::vector<std::size_t> order(list.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.backing, list[i].to.offset); });
+  std::vector<std::pair<std::size_t, Copy>> found;
+  for (const std::size_t i : order) {
+    const auto follows = [&](const Place& before, const Place& here) {
+      return before.backing == here.backing && before.offset + found.back().second.bytes == here.offset;
+    };
+    if (!found.empty() && follows(found.back().second.to, list[i].to) && follows(found.back().second.from, list[i].from)) {
+      found.back().first = std::min(found.back().first, i);
+      found.back().second.bytes += list[i].bytes;
+    } else {
+      found.emplace_back(i, list[i]);
+    }
+  }
+  std::ranges::sort(found, {}, [](const auto& one) { return one.first; });
+  std::vector<Copy> out;
+  for (const auto& [first, copy] : found) out.push_back(copy);
+  return out;
+}
+
+std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, const std::vector<Copy>& list) {
+  std::vector<Action> out;
+  for (const Copy& copy : list) {
+    Action a;
+    a.op = copy.from.backing < 0 ? Operation::fill : Operation::copy;
+    a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
+    a.value = w.action(step).value;
+    a.to.resize(1);
+    if (copy.from.backing >= 0) {
+      a.from.resize(1);
+      a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
+      a.from_offset = copy.from.offset;
+    }
+    a.to[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.to.backing)].name, a.to_offset = copy.to.offset;
+    a.bytes = copy.bytes;
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+}  // namespace kvcts::script

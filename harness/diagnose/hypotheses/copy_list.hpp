@@ -1,0 +1,24 @@
+// A step as its list of copies, as an engine posts it.
+#pragma once
+
+#include <vector>
+
+#include "diagnose/hypotheses/tools.hpp"
+
+namespace kvcts::script {
+
+/// One copy, and where in the arena it is. A fill comes from nowhere: from backing -1, at the offset where it goes.
+struct Copy {
+  Place from, to;
+  std::int64_t bytes{0};
+};
+
+/// What a move copies, or a fill sets, when it runs as written, in order. Nothing if it moves halves of bytes, or goes
+/// through a buffer. Throws std::exception where it cannot run.
+std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step);
+/// The longest stretches that are adjacent at both ends, in the order of their first bytes to be moved.
+std::vector<Copy> stretches(const std::vector<Copy>& list);
+/// One action each, as the step would do it.
+std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, const std::vector<Copy>& list);
+
+}  // namespace kvcts::script

@@ -1,0 +1,42 @@
+// Something happened where nothing was meant: a step again, or a load of some object. What other requests do there is in
+// steps.cpp.
+#include "diagnose/hypotheses/tools.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+/// Gets what was put.
+Action load_of(const Action& put, const std::string& request) {
+  Action get;
+  get.op = Operation::get;
+  get.request = request, get.store = put.store, get.key = put.key;
+  get.to = put.from, get.pick = put.pick, get.parts = put.parts;
+  return get;
+}
+
+}  // namespace
+
+void generate_extra(HypothesisSearch& w) {
+  const auto& steps = w.script().steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (w.action(i).op != Operation::nothing) continue;
+    const auto here = [&](FaultClass fault_class, const std::string& words, const Action& extra) {
+      Bodies bodies = w.bodies();
+      bodies[i] = {extra};
+      w.attempt(fault_class, words + " in " + name_of(w, i) + ", where nothing was meant", std::move(bodies));
+    };
+    for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
+      const Action& other = w.action(j);
+      if (other.op == Operation::move || other.op == Operation::get)
+        here(FaultClass::stale_block, name_of(w, j) + " happened again", other);
+      if (other.op != Operation::put) continue;
+      for (const auto& [request, declared] : w.script().requests) {
+        here(request == other.request ? FaultClass::stale_block : FaultClass::wrong_block_id,
+             "the object of " + name_of(w, j) + " was loaded for request " + request, load_of(other, request));
+      }
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,283 @@
+// A fault in part of a step: only V, only some layers, heads or blocks, only the scales. Splits the step into what is right
+// and what is not, and every generator examines the wrong piece.
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "diagnose/hypotheses/tools.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+/// Values of one axis, as destinations.
+struct Cut {
+  const char* what;
+  Picks Selection::* member;
+  std::set<std::int64_t> all, wrong;
+  bool divides() const { return !wrong.empty() && wrong.size() < all.size(); }
+};
+
+/// The wrong part of a step: a product of cuts, and of its components.
+struct Part {
+  std::vector<Cut> cuts;
+  std::string components;  ///< "" = all; data | scales
+};
+
+std::string cut_words(const Cut& cut) {
+  if (cut.member == &Selection::kv) return *cut.wrong.begin() == 0 ? "K" : "V";
+  std::string out = cut.what;
+  std::size_t n = 0;
+  for (const std::int64_t value : cut.wrong) {
+    if (n == 6) return out + ", ...";
+    out += (n++ ? ", " : " ") + std::to_string(value);
+  }
+  return out;
+}
+
+std::string words_of(const Part& part) {
+  std::string out = part.components;
+  for (const Cut& cut : part.cuts) out += (out.empty() ? "" : ", ") + cut_words(cut);
+  return out;
+}
+
+// The pieces of an action: those outside the part, then the part.
+std::vector<Action> taken_apart(const Action& action, const Part& part) {
+  std::vector<Action> out;
+  Action rest = action;
+  if (!part.components.empty()) {
+    Action other = action;
+    other.parts = part.components == "data" ? "scales" : "data";
+    out.push_back(other);
+    rest.parts = part.components;
+  }
+  for (const Cut& cut : part.cuts) {
+    std::set<std::int64_t> right;
+    std::set_difference(cut.all.begin(), cut.all.end(), cut.wrong.begin(), cut.wrong.end(),
+                        std::inserter(right, right.end()));
+    Action other = rest;
+    keep_only(other, cut.member, right);
+    out.push_back(other);
+    keep_only(rest, cut.member, cut.wrong);
+  }
+  out.push_back(rest);
+  return out;
+}
+
+// Candidate parts of a step: everything wrong as one product, then what is wrong along one axis alone, then each single
+// value (if a fault damages correct neighbours, the wrong bytes do not show the part). `further`: everything is there in the
+// end, but a later reader lacks some; the part is what it lacks.
+std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) {
+  const Action& a = w.action(step);
+  std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}},
+                        {"kv", &Selection::kv, {}, {}},
+                        {"heads", &Selection::heads, {}, {}},
+                        {"tokens", &Selection::tokens, {}, {}}};
+  std::vector<Cut> strayed = cuts;  // of those found in the wrong place
+  std::set<bool> components, wrong_components;
+  std::int64_t slots = 1;
+  for (const auto* views : {&a.from, &a.to}) {
+    for (const View& view : *views) slots = std::max(slots, slots_of(view));
+  }
+  const std::int64_t first = w.script().requests.contains(a.request) ? w.script().requests.at(a.request).first_token : 0;
+  std::set<std::int64_t> wrong_blocks;
+  for (const ObservedMove& s : w.observed_moves(step)) {
+    if (!s.taken) continue;
+    const Element& e = *s.at;
+    const std::array<std::int64_t, 4> values{e.layer, e.kv, e.head, *e.token};
+    const bool data = e.component == layout::Component::data;
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      cuts[i].all.insert(values[i]);
+      if (s.clue->wrong) cuts[i].wrong.insert(values[i]);
+    }
+    if (s.clue->wrong) wrong_blocks.insert((*e.token - first) / slots);
+    components.insert(data);
+    if (s.clue->wrong) wrong_components.insert(data);
+  }
+  for (const Clue& clue : w.clues().all) {
+    if (!clue.wrong || clue.untouched || clue.is.kind != Who::Kind::tag) continue;
+    const std::array<std::int64_t, 3> values{clue.is.layer, clue.is.kv, clue.is.head};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (cuts[i].all.contains(values[i])) strayed[i].wrong.insert(values[i]);
+    }
+  }
+  if (wrong_components.empty() != further) return {};
+  if (further) {
+    for (const Clue& clue : w.clues().all) {
+      if (!clue.wrong || (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number)) continue;
+      const std::array<std::int64_t, 4> values{clue.must.layer, clue.must.kv, clue.must.head, clue.must.token};
+      for (std::size_t i = 0; i < cuts.size(); ++i) {
+        if (cuts[i].all.contains(values[i])) cuts[i].wrong.insert(values[i]);
+      }
+      if (!cuts[3].wrong.empty()) wrong_blocks.insert((clue.must.token - first) / slots);
+      wrong_components.insert(clue.must.component == layout::Component::data);
+    }
+  }
+  if (wrong_components.empty()) return {};
+  for (const std::int64_t token : cuts[3].all) {
+    if (wrong_blocks.contains((token - first) / slots)) cuts[3].wrong.insert(token);  // whole blocks
+  }
+  const bool may_divide = a.parts == "all" && components.size() == 2;
+  const std::string component = !may_divide || wrong_components.size() == 2 ? ""
+                                : wrong_components.contains(true)           ? "data"
+                                                                            : "scales";
+
+  std::vector<Part> out;
+  const auto add = [&](std::vector<Cut> chosen, const std::string& which) {
+    const auto same = [&](const Part& p) {
+      return p.components == which &&
+             std::equal(p.cuts.begin(), p.cuts.end(), chosen.begin(), chosen.end(),
+                        [](const Cut& x, const Cut& y) { return x.member == y.member && x.wrong == y.wrong; });
+    };
+    if ((!chosen.empty() || !which.empty()) && std::none_of(out.begin(), out.end(), same))
+      out.push_back({std::move(chosen), which});
+  };
+  std::vector<Cut> dividing;
+  std::copy_if(cuts.begin(), cuts.end(), std::back_inserter(dividing), [](const Cut& cut) { return cut.divides(); });
+  add(dividing, component);
+  for (const Cut& cut : dividing) add({cut}, "");
+  add({}, component);
+  std::vector<Cut> elsewhere;
+  for (std::size_t i = 0; i < 3; ++i) {
+    strayed[i].all = cuts[i].all;
+    if (strayed[i].divides()) elsewhere.push_back(strayed[i]);
+  }
+  add(elsewhere, "");
+  for (const Cut& cut : elsewhere) add({cut}, "");
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (cuts[i].divides() || cuts[i].all.size() < 2 || cuts[i].all.size() > 4) continue;
+    for (const std::int64_t value : cuts[i].all) {
+      Cut one = cuts[i];
+      one.wrong = {value};
+      add({one}, "");
+      if (one.all.size() == 2) continue;
+      one.wrong = one.all;
+      one.wrong.erase(value);
+      add({one}, "");
+    }
+  }
+  return out;
+}
+
+// One search about one part, by the generators that cost no more.
+void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
+  std::vector<Action> pieces = taken_apart(w.action(step), part);
+  const Evidence& e = w.evidence();
+  Script script = w.script();
+  script.steps[step].intended = pieces.back();
+  pieces.pop_back();
+  Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
+  rest.whole_only = true, rest.real = e.real;
+  HypothesisSearch search(rest, w, {step, std::move(pieces)});
+  search.allow_only(allowed);
+  for (const HypothesisGenerator& generator : generators()) {
+    if (generator.cost > most || generator.of_pieces) continue;
+    search.ask(generator);
+    if (search.found() || search.exhausted()) break;
+  }
+  for (const Hypothesis& found : search.exact())
+    w.attempt(found.fault_class, found.words + ", only " + words_of(part), search.whole(found.bodies));
+}
+
+// The planes of a view that hold some values of an axis, or the others. Nothing if an axis has several digits.
+std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, const std::set<std::int64_t>& values,
+                                        bool inside) {
+  layout::Cache out = cache;
+  out.planes.clear();
+  for (const layout::Plane& plane : cache.planes) {
+    std::vector<std::size_t> modes;
+    for (std::size_t m = 0; m < plane.modes.size(); ++m) {
+      if (plane.modes[m].axis == axis && plane.modes[m].extent > 1) modes.push_back(m);
+    }
+    if (modes.size() > 1) return std::nullopt;
+    const std::int64_t extent = modes.empty() ? 1 : plane.modes[modes[0]].extent;
+    for (std::int64_t i = 0; i < extent; ++i) {
+      const std::int64_t step = modes.empty() ? 1 : plane.modes[modes[0]].step;
+      if (values.contains(plane.origin[axis] + i * step) != inside) continue;
+      layout::Plane one = plane;
+      if (!modes.empty()) {
+        one.offset += i * plane.modes[modes[0]].stride;
+        one.origin[axis] += i * step;
+        one.modes.erase(one.modes.begin() + static_cast<std::ptrdiff_t>(modes[0]));
+      }
+      out.planes.push_back(std::move(one));
+    }
+  }
+  return out.planes.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
+// A read through two views: one has the piece.
+void look_at_view(HypothesisSearch& w, std::size_t step, const Part& part) {
+  const Action& a = w.action(step);
+  if (part.cuts.size() != 1 || !part.components.empty() || a.from.size() != 1) return;
+  const Cut& cut = part.cuts.front();
+  const Axis axis = cut.member == &Selection::layers ? Axis::layer : cut.member == &Selection::kv ? Axis::kv : Axis::head;
+  if (cut.member == &Selection::tokens) return;
+  const layout::Cache cache = cache_of(a.from[0]);
+  const auto rest = restricted(cache, axis, cut.wrong, false);
+  if (!rest) return;
+  std::vector<std::int64_t> others;
+  for (const auto& plane : cache.planes) {
+    for (const auto& mode : plane.modes) others.push_back(mode.stride);
+  }
+  for (const auto& variants :
+       {recoded(cache), permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others),
+        resized(cache), repitched(cache), swizzled(cache), rescaled(cache)}) {
+    for (const Variant& variant : variants) {
+      const auto taken = restricted(variant.cache, axis, cut.wrong, true);
+      if (!taken) continue;
+      Action body = a;
+      body.from.push_back(body.from[0]);
+      body.from[0].cache = layout::to_text(*rest), body.from[1].cache = layout::to_text(*taken);
+      w.attempt(variant.fault_class, name_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step,
+                body);
+    }
+    if (w.found()) return;
+  }
+}
+
+}  // namespace
+
+// What is wrong is a product of layers, K or V, heads and blocks: the plainest thing that can have happened to it.
+void generate_plain_pieces(HypothesisSearch& w) {
+  constexpr double plain = 1.7;
+  constexpr std::int64_t each = 400;
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.found(); ++i) {
+    const Operation op = w.action(i).op;
+    if (op != Operation::move && op != Operation::write && op != Operation::get && op != Operation::read) continue;
+    const std::vector<Part> parts = parts_of(w, i, false);
+    if (parts.empty() || (parts.front().cuts.empty() && parts.front().components.empty())) continue;
+    try {
+      look_at(w, i, parts.front(), plain, each);
+    } catch (const std::exception&) {
+      continue;  // no one can have meant these pieces
+    }
+  }
+}
+
+void generate_pieces(HypothesisSearch& w) {
+  for (const bool further : {false, true}) {
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      if (a.op != Operation::move && a.op != Operation::write && a.op != Operation::get &&
+          (a.op != Operation::read || further))
+        continue;
+      for (const Part& part : parts_of(w, i, further)) {
+        if (w.work().over()) return;
+        try {
+          constexpr double most = 3.3;  // no unlikely map of a piece: those fit much
+          constexpr std::int64_t each = 1500;
+          if (a.op == Operation::read) look_at_view(w, i, part);
+          if (!w.found()) look_at(w, i, part, most, each);
+        } catch (const std::exception&) {
+          continue;  // no one can have meant these pieces
+        }
+        if (w.found()) return;
+      }
+    }
+  }
+}
+
+}  // namespace kvcts::script

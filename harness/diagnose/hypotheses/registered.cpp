@@ -1,0 +1,126 @@
+// Registered versus used memory, over several registrations: a limit that they all hit, one side left out, bases exchanged.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "diagnose/hypothesis_search.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+std::vector<std::size_t> registrations(const HypothesisSearch& w) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    if (w.action(i).op == Operation::register_range) out.push_back(i);
+  }
+  return out;
+}
+
+// The bytes that a registration covers; 0: several allocations.
+std::int64_t length_of(const HypothesisSearch& w, const Action& a) {
+  if (a.bytes > 0) return a.bytes;
+  std::int64_t bytes = 0;
+  int pieces = 0;
+  for (const Backing& b : w.evidence().arena.backings()) {
+    if (b.memory == a.memory) bytes = b.bytes - a.to_offset, ++pieces;
+  }
+  return pieces == 1 ? bytes : 0;
+}
+
+// As in the registrations that took place, for each intended one.
+void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
+  Bodies bodies = w.bodies();
+  std::string missing, shorter;
+  for (const std::size_t i : steps) {
+    const Action& a = w.action(i);
+    std::vector<Action> seen;
+    for (const nlohmann::json& event : w.evidence().observation.events) {
+      if (event.value("op", "") != "register" || event.value("step", "") != w.script().steps[i].name) continue;
+      for (const Backing& b : w.evidence().arena.backings()) {
+        if (b.ordinal != event["backing"]) continue;
+        Action body = a;
+        body.memory = b.name;
+        body.to_offset = event["begin"].get<std::int64_t>(), body.bytes = event["bytes"].get<std::int64_t>();
+        seen.push_back(body);
+      }
+    }
+    bodies[i] = seen;
+    if (seen.empty())
+      missing += (missing.empty() ? "" : ", ") + a.memory;
+    else if (seen.size() != 1 || length_of(w, a) != seen[0].bytes)
+      shorter += (shorter.empty() ? "" : ", ") + a.memory;
+  }
+  const std::string words =
+      missing.empty() ? "other ranges of " + shorter + " were registered"
+                      : missing + " was not registered" + (shorter.empty() ? "" : ", other ranges of " + shorter + " were");
+  w.attempt(FaultClass::registration_missing_region, words, std::move(bodies));
+}
+
+// A limit of the device that cuts every registration.
+void generate_limits(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
+  std::set<std::int64_t> limits;
+  for (const nlohmann::json& event : w.evidence().observation.events) {
+    if (event.value("op", "") == "register") limits.insert(event["bytes"].get<std::int64_t>());
+    if (event.contains("violation")) limits.insert(event["offset"].get<std::int64_t>());
+  }
+  for (const std::int64_t limit : limits) {
+    if (limit <= 0) continue;
+    Bodies bodies = w.bodies();
+    std::size_t cut = 0;
+    for (const std::size_t i : steps) {
+      if (length_of(w, w.action(i)) <= limit) continue;
+      for (Action& a : bodies[i]) a.bytes = limit;
+      ++cut;
+    }
+    if (cut > 1)
+      w.attempt(FaultClass::registration_missing_region,
+                "no registration is longer than " + std::to_string(limit) + " bytes", std::move(bodies));
+  }
+}
+
+// Registrations taken for one another: each begins where another one does.
+void generate_exchanged(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
+  std::map<std::string, std::vector<std::size_t>> by_memory;
+  for (const std::size_t i : steps) by_memory[w.action(i).memory].push_back(i);
+  for (const auto& [memory, of] : by_memory) {
+    if (of.size() < 2 || of.size() > 64) continue;
+    const auto attempt = [&](const std::string& words, const std::vector<std::size_t>& order) {
+      Bodies bodies = w.bodies();
+      for (std::size_t k = 0; k < of.size(); ++k) {
+        for (Action& a : bodies[of[k]]) a.maps = w.action(of[order[k]]).to_offset;
+      }
+      w.attempt(FaultClass::registration_missing_region, words + " of " + memory, std::move(bodies));
+    };
+    std::vector<std::size_t> order(of.size());
+    const auto plain = [&] {
+      for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
+    };
+    plain(), std::reverse(order.begin(), order.end());
+    attempt("registrations in the reverse order", order);
+    for (std::size_t by = 1; by < of.size() && by < 8; ++by) {
+      plain(), std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(by), order.end());
+      attempt("registrations shifted by " + std::to_string(by), order);
+    }
+    for (std::size_t a = 0; a < of.size() && of.size() <= 16; ++a) {
+      for (std::size_t b = a + 1; b < of.size(); ++b) {
+        plain(), std::swap(order[a], order[b]);
+        attempt("registrations " + std::to_string(a) + " and " + std::to_string(b) + " exchanged", order);
+      }
+    }
+    std::fill(order.begin(), order.end(), 0);
+    attempt("the base of the first registration for all", order);
+  }
+}
+
+}  // namespace
+
+void generate_registered(HypothesisSearch& w) {
+  const std::vector<std::size_t> steps = registrations(w);
+  if (steps.empty()) return;
+  generate_as_seen(w, steps);
+  generate_limits(w, steps);
+  generate_exchanged(w, steps);
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,312 @@
+// Block tables that are right for something else: ids of another unit, of another time, of a larger pool.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "diagnose/hypotheses/tools.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+// Ids of the larger blocks, each made of `ratio` blocks. Nothing if the list does not divide so.
+std::optional<Ids> larger(const Ids& ids, std::int64_t ratio) {
+  Ids out;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto within = static_cast<std::int64_t>(i) % ratio;
+    if (within == 0 ? ids[i] % ratio != 0 || ids[i] < 0 : ids[i] != ids[i - 1] + 1) return std::nullopt;
+    if (within == 0) out.push_back(ids[i] / ratio);
+  }
+  return out.empty() || static_cast<std::int64_t>(ids.size()) < ratio ? std::nullopt : std::optional(out);
+}
+
+Ids smaller(const Ids& ids, std::int64_t ratio) {
+  Ids out;
+  for (const std::int64_t id : ids) {
+    for (std::int64_t k = 0; k < ratio; ++k) out.push_back(id * ratio + k);
+  }
+  return out;
+}
+
+// The same with the factor at the wrong place: id + k * pool.
+Ids strided(const Ids& ids, std::int64_t ratio, std::int64_t pool) {
+  Ids out;
+  for (const std::int64_t id : ids) {
+    for (std::int64_t k = 0; k < ratio; ++k) out.push_back(id + k * pool);
+  }
+  return out;
+}
+
+// Blocks of a scheduler, counted in kernel blocks with another ratio. Lists of different lengths pair up to the shorter.
+void generate_ratios(HypothesisSearch& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (const std::int64_t right : {2, 3, 4, 8, 16}) {
+    for (const bool at_source : {true, false}) {
+      const auto table = table_at(w, step, at_source);
+      const auto coarse = table ? larger(*table, right) : std::nullopt;
+      if (!coarse) continue;
+      const auto across = table_at(w, step, !at_source);
+      const std::int64_t pool = domain_of((at_source ? a.from : a.to).front(), Axis::block).second / right;
+      Action astray = a;
+      (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
+      w.attempt(FaultClass::wrong_block_size,
+                "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
+                    std::to_string(pool) + " in " + name_of(w, step),
+                step, astray);
+      for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
+        if (wrong == right) continue;
+        const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
+                                  std::to_string(wrong) + " in " + name_of(w, step);
+        Action body = a;
+        Ids mine = smaller(*coarse, wrong);
+        (at_source ? body.from_blocks : body.to_blocks) = mine;
+        w.attempt(FaultClass::wrong_block_size, words, step, body);
+        if (!across) continue;
+        Ids theirs = *across;
+        const std::size_t n = std::min(mine.size(), theirs.size());
+        mine.resize(n), theirs.resize(n);
+        (at_source ? body.from_blocks : body.to_blocks) = mine;
+        (at_source ? body.to_blocks : body.from_blocks) = theirs;
+        w.attempt(FaultClass::wrong_block_size, words + ", as far as the lists of both ends go", step, body);
+        if (const auto other = larger(*across, right); other && at_source) {
+          body.from_blocks = smaller(*coarse, wrong), body.to_blocks = smaller(*other, wrong);
+          w.attempt(FaultClass::wrong_block_size, words + ", at both ends", step, body);
+        }
+      }
+    }
+  }
+}
+
+// The request's table at another time.
+void generate_times(HypothesisSearch& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (const bool at_source : {true, false}) {
+    const std::string memory = memory_of(at_source ? a.from : a.to);
+    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+      const Action& assign = w.action(k);
+      if (assign.op != Operation::assign || assign.request != a.request || !assign.blocks.contains(memory)) continue;
+      Action body = a;
+      (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
+      w.attempt(FaultClass::stale_block,
+                "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) +
+                    " in " + name_of(w, step),
+                step, body);
+    }
+  }
+}
+
+// A fill that hit other blocks: those that hold its bytes.
+void generate_filled(HypothesisSearch& w, std::size_t step) {
+  const Action& a = w.action(step);
+  if (!a.to_blocks || a.to.size() != 1) return;
+  const Lens lens(a.to[0], w.evidence().arena, {}, {}, 0);
+  std::set<std::int64_t> hit, spared;
+  for (const Clue& clue : w.clues().all) {
+    if (!clue.wrong) continue;
+    const auto element = lens.at({clue.backing, clue.offset});
+    if (!element || element->block < 0) continue;
+    const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
+    (meant ? spared : hit).insert(element->block);
+  }
+  // Intended constant bytes are no clues: a block of the list with no wrong bytes was hit, unless bytes were kept that
+  // another block lost.
+  Ids all, moved;
+  for (const std::int64_t id : *a.to_blocks) {
+    if (!spared.contains(id)) all.push_back(id), moved.push_back(id);
+  }
+  for (const std::int64_t id : hit) all.push_back(id);
+  const auto attempt = [&](const Ids& ids) {
+    Action body = a;
+    body.to_blocks = ids;
+    w.attempt(FaultClass::wrong_block_id,
+              "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step,
+              body);
+  };
+  attempt(all);
+  attempt({hit.begin(), hit.end()});
+  for (std::size_t k = 0; k < a.to_blocks->size() && hit.size() == 1; ++k) {
+    Ids one = *a.to_blocks;
+    one[k] = *hit.begin();
+    attempt(one);
+  }
+}
+
+// Blocks of two sizes, moved one by one: as much as fits into both.
+void one_by_one(HypothesisSearch& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const auto r = w.request_at(step, a.request);
+  if (a.op != Operation::move || !r) return;
+  const std::int64_t p = slots_of(a.from.front()), c = slots_of(a.to.front());
+  if (p == c) return;
+  std::vector<std::int64_t> from, to;
+  for (std::int64_t i = 0; i * std::max(p, c) < r->tokens; ++i) {
+    for (std::int64_t s = 0; s < std::min(p, c); ++s) {
+      if (i * p + s >= r->tokens || i * c + s >= r->tokens) continue;
+      from.push_back(r->first_token + i * p + s), to.push_back(r->first_token + i * c + s);
+    }
+  }
+  Action body = a;
+  body.pick.tokens = from, body.pick_to.tokens = to;
+  w.attempt(FaultClass::wrong_block_size,
+            "block i went to block i although the source's hold " + std::to_string(p) + " tokens and the destination's " +
+                std::to_string(c) + " in " + name_of(w, step),
+            step, body);
+}
+
+}  // namespace
+
+void generate_one_by_one(HypothesisSearch& w) {
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) one_by_one(w, i);
+}
+
+void generate_tables(HypothesisSearch& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == Operation::fill) generate_filled(w, i);
+    if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
+        a.op != Operation::get)
+      continue;
+    generate_ratios(w, i);
+    generate_times(w, i);
+  }
+}
+
+// Each request of a batch by another's table, or by whatever list its own bytes show.
+void generate_tables_together(HypothesisSearch& w) {
+  for (const bool at_source : {true, false}) {
+    Bodies bodies = w.bodies();
+    std::string words;
+    std::size_t changed = 0, old = 0;
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      const auto& views = at_source ? a.from : a.to;
+      if ((a.op != Operation::move && a.op != Operation::read) || views.empty()) continue;
+      std::vector<const ObservedMove*> taken;
+      for (const ObservedMove& s : w.observed_moves(i)) {
+        if (s.taken || !at_source) taken.push_back(&s);
+      }
+      const Ids table = table_at(w, i, at_source).value_or(Ids{}), shown = table_shown(w, i, at_source, taken);
+      if (table.empty() || shown == table) continue;
+      const std::string memory = memory_of(views);
+      Ids ids = shown;
+      std::string whose;
+      for (const auto& [name, other] : w.script().requests) {
+        const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
+        const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
+        // As far as both go; what their table lacks stayed unchanged, or is beyond this request.
+        if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) ||
+            !std::equal(shown.begin() + static_cast<std::ptrdiff_t>(n), shown.end(),
+                        table.begin() + static_cast<std::ptrdiff_t>(n)))
+          continue;
+        ids = *theirs, whose = " (those of " + name + ")";
+      }
+      (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
+      words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " +
+               memory + whose + " in " + name_of(w, i);
+      ++changed, old += outdated(w, i, memory, ids, table);
+    }
+    if (changed > 1)
+      w.attempt(old == changed ? FaultClass::stale_block : FaultClass::wrong_block_id, words, std::move(bodies));
+  }
+}
+
+namespace {
+
+/// One id differs, and is a small number beside the pool, such as -1.
+bool one_beside(const Ids& table, const Ids& ids, const View& view) {
+  constexpr std::int64_t near = 16;
+  const std::int64_t blocks = domain_of(view, layout::Axis::block).second;
+  std::int64_t changed = 0, beside = 0;
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    if (k < table.size() && ids[k] == table[k]) continue;
+    ++changed;
+    beside += (ids[k] < 0 && ids[k] >= -near) || (ids[k] >= blocks && ids[k] < blocks + near);
+  }
+  return changed == 1 && beside == 1;
+}
+
+// An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
+void generate_outside(HypothesisSearch& w, bool beside_only) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    const auto request = w.request_at(i, a.request);
+    if (!request ||
+        (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get))
+      continue;
+    const Request& r = *request;
+    for (const bool at_source : {true, false}) {
+      const auto& views = at_source ? a.from : a.to;
+      const auto table = table_at(w, i, at_source);
+      if (views.size() != 1 || !table || table->empty()) continue;
+      const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
+      const std::int64_t blocks = domain_of(views[0], layout::Axis::block).second;
+      const auto beyond = [&](const Ids& ids) {
+        Ids strangers;
+        for (const std::int64_t id : ids)
+          if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
+        return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
+               (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_words(strangers), blocks)) + " in " +
+               name_of(w, i);
+      };
+      const auto attempt = [&](const Ids& ids) {
+        if (beside_only && !one_beside(*table, ids, views[0])) return;
+        Action body = a;
+        (at_source ? body.from_blocks : body.to_blocks) = ids;
+        w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
+      };
+      const auto vote = [&](TableVotes& votes, const Element& e, Place place) {
+        const auto first = aim.at(e, 0), second = aim.at(e, 1);
+        if (!e.token || *e.token < r.first_token || !first || !second || first->backing != place.backing) return;
+        const std::int64_t stride = second->offset - first->offset, distance = place.offset - first->offset;
+        if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
+      };
+      TableVotes votes;
+      std::int64_t budget = 4000;
+      for (const Clue& clue : w.clues().all) {
+        if (!clue.wrong || clue.untouched || --budget < 0) continue;
+        const auto element = [](const Who& who) {
+          return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+        };
+        if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
+          vote(votes, element(clue.is), {clue.backing, clue.offset});
+        if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
+          if (clue.is.kind == Who::Kind::poison) vote(votes, element(clue.must), {clue.is.backing, clue.is.offset});
+          if (clue.is.kind == Who::Kind::tag) {
+            for (const Place& p : w.element_index().of(clue.is)) vote(votes, element(clue.must), p);
+          }
+        }
+      }
+      // An access outside is to a block that the pool lacks.
+      std::set<std::pair<std::int64_t, std::int64_t>> outside;
+      for (const nlohmann::json& event : w.evidence().observation.events) {
+        if (event.value("violation", "") != "outside" || event.value("step", "") != w.script().steps[i].name) continue;
+        TableVotes there;
+        for (const ObservedMove& s : w.observed_moves(i)) {
+          if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
+        }
+        for (const auto& [block, ids] : there) {
+          for (const auto& [id, n] : ids) outside.emplace(block, id);
+        }
+      }
+      for (const auto& [block, id] : outside) {
+        constexpr std::size_t most = 32;
+        if (outside.size() > most || block >= static_cast<std::int64_t>(table->size())) break;
+        Ids ids = *table;
+        ids[static_cast<std::size_t>(block)] = id;
+        attempt(ids);
+      }
+      const Ids ids = outvoted(*table, votes);
+      if (ids != *table) attempt(ids);
+    }
+  }
+}
+
+}  // namespace
+
+void generate_beside(HypothesisSearch& w) { generate_outside(w, true); }
+void generate_beyond(HypothesisSearch& w) { generate_outside(w, false); }
+
+}  // namespace kvcts::script

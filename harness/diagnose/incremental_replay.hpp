@@ -1,0 +1,77 @@
+// Hypotheses about one failure are sequences that differ in a step or two. Everything before the first difference is
+// recorded and played once; what follows and does not depend on it is played, but not recorded again.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scene/machine/recorder.hpp"
+
+namespace kvcts::script {
+
+using Bodies = std::vector<std::vector<Action>>;  ///< what each step does, in a hypothesis
+
+/// What a sequence did, besides its bytes.
+struct Rehearsed {
+  Ending ending;
+  std::vector<std::string> checks;
+  std::vector<nlohmann::json> said;  ///< visible events: reports, and illegal accesses
+  std::int64_t moved{0};             ///< bytes, as engines count them
+  std::size_t first_check{0};        ///< the checks before it are those of the unchanged sequence
+  std::int64_t ops{0};               ///< number played
+};
+
+/// In one pass, from one base sequence.
+class IncrementalReplay {
+ public:
+  /// Called at a check with the bytes there; false: nothing later is needed.
+  using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
+
+  /// `base`: the sequence that hypotheses modify. `until`: leaves out this step's plays and everything after them.
+  IncrementalReplay(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until,
+                    std::uint64_t seed, int pass);
+
+  /// The outcome of the base itself.
+  const Rehearsed& unchanged() const { return unchanged_; }
+  const std::vector<Bytes>& unchanged_bytes() const { return at_checks_; }
+  const Tape& unchanged_tape() const { return tape_; }
+  /// How many ops of that tape precede a step; all, if it never happens.
+  std::size_t ops_before(const std::string& step) const;
+  /// Throws std::runtime_error (std::exception) when bodies request the impossible.
+  Rehearsed play(const Bodies& bodies, const OnCheck& on_check);
+  /// The whole sequence on one tape, for other passes.
+  Tape tape(const Bodies& bodies);
+
+ private:
+  /// One play of the base.
+  struct Segment {
+    std::size_t ops_begin{0}, ops_end{0};
+    std::size_t backings_begin{0}, backings_end{0}, checks_begin{0}, checks_end{0};
+    std::int64_t moved{0};
+    std::vector<nlohmann::json> said;
+    Progress before, after;
+    Bytes bytes;  ///< before it
+  };
+  /// Plays in order, taking those of unchanged steps from the base. `own` keeps the others.
+  std::vector<const Play*> order(const Bodies& bodies, Sequence& own) const;
+  Sequence cut(Sequence sequence) const;
+
+  const Script& script_;
+  const Arena& arena_;
+  Locators& locators_;
+  Bodies base_;
+  std::string until_;
+  std::uint64_t seed_;
+  int pass_;
+  bool reordered_{false};  ///< the base has steps that execute out of place
+  Sequence plays_;
+  std::vector<std::size_t> first_;  ///< step -> its first play, if nothing is reordered; plus one entry at the end
+  Tape tape_;
+  std::vector<Segment> segments_;  ///< as far as the base got
+  std::vector<Bytes> at_checks_;
+  Rehearsed unchanged_;
+};
+
+}  // namespace kvcts::script

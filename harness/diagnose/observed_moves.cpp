@@ -1,0 +1,414 @@
+#include "diagnose/observed_moves.hpp"
+
+#include <algorithm>
+
+#include "diagnose/hypothesis_search.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids,
+           const std::vector<std::int64_t>& positions, std::int64_t first_token) {
+  const layout::Cache cache = cache_of(view);
+  const std::vector<Place> starts = arena.places(view, cache);
+  for (const layout::Plane& plane : cache.planes) {
+    Face face{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
+    face.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
+    std::erase_if(face.plane.modes, [](const layout::Mode& mode) { return mode.extent == 1; });
+    std::stable_sort(face.plane.modes.begin(), face.plane.modes.end(),
+                     [](const auto& a, const auto& b) { return a.stride > b.stride; });
+    std::int64_t inside = layout::bits(plane.dtype);
+    for (auto mode = face.plane.modes.rbegin(); mode != face.plane.modes.rend(); ++mode) {
+      face.nested = face.nested && mode->stride >= inside;
+      inside = mode->stride * mode->extent;
+    }
+    slots_ = std::max(slots_, layout::domain(plane).hi[Axis::slot]);
+    faces_.push_back(std::move(face));
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t position = i < positions.size() ? positions[i] : static_cast<std::int64_t>(i);
+    if (ids[i] != no_block) token_of_block_.emplace(ids[i], first_token + position * slots_);
+  }
+}
+
+bool Lens::sees(int backing) const {
+  return std::any_of(faces_.begin(), faces_.end(), [&](const Face& face) { return face.start.backing == backing; });
+}
+
+bool Lens::nested() const {
+  return std::all_of(faces_.begin(), faces_.end(), [](const Face& face) { return face.nested; });
+}
+
+std::optional<Element> Lens::at(Place place) const {
+  for (const Face& face : faces_) {
+    if (face.start.backing != place.backing) continue;
+    const std::int64_t bit = (place.offset - face.start.offset) * 8;
+    layout::Coord at = face.plane.origin;
+    if (face.nested) {
+      std::int64_t rest = bit - face.plane.offset;
+      if (rest < 0) continue;
+      for (const layout::Mode& mode : face.plane.modes) {
+        // An id beyond the pool also has an address if nothing lies outside the blocks.
+        const bool open = &mode == &face.plane.modes.front() && mode.axis == Axis::block;
+        const std::int64_t digit = open ? rest / mode.stride : std::min(rest / mode.stride, mode.extent - 1);
+        at[mode.axis] += digit * mode.step;
+        rest -= digit * mode.stride;
+      }
+      if (rest != 0) continue;
+    } else {
+      const auto found = layout::inverse(face.plane, bit);
+      if (found.empty()) continue;
+      at = found.front().coord;
+    }
+    Element out{face.plane.component, face.plane.dtype, at[Axis::kv], at[Axis::layer], at[Axis::head], at[Axis::channel], {},
+                at[Axis::block],      at[Axis::slot]};
+    const auto has = [&](Axis axis) {
+      return std::any_of(face.plane.modes.begin(), face.plane.modes.end(), [&](const auto& m) { return m.axis == axis; });
+    };
+    if (!has(Axis::block) && !has(Axis::slot)) {
+      out.block = -1, out.token = 0;
+    } else if (const auto token = token_of_block_.find(out.block); token != token_of_block_.end()) {
+      out.token = token->second + out.slot;
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<Place> Aim::at(const Element& element) const {
+  if (!element.token) return std::nullopt;
+  const std::int64_t n = view_.block_size(), position = (*element.token - first_token_) / n;
+  if (*element.token < first_token_) return std::nullopt;
+  std::size_t index = static_cast<std::size_t>(position);
+  if (!positions_.empty())
+    index = static_cast<std::size_t>(std::find(positions_.begin(), positions_.end(), position) - positions_.begin());
+  if (index >= ids_.size() || ids_[index] == no_block) return std::nullopt;
+  return at(element, ids_[index]);
+}
+
+std::optional<Place> Aim::at(const Element& element, std::int64_t block) const {
+  const std::int64_t slot = (element.token.value_or(first_token_) - first_token_) % view_.block_size();
+  for (const PlaneLocator& plane : view_.planes()) {
+    const layout::Box& box = plane.domain();
+    if (plane.plane().component != element.component || element.channel < box.lo[Axis::channel] ||
+        element.channel >= box.hi[Axis::channel])
+      continue;
+    if (element.kv >= box.hi[Axis::kv] || element.layer >= box.hi[Axis::layer] || element.head >= box.hi[Axis::head])
+      continue;
+    const auto k = plane.part(Axis::kv, element.kv), l = plane.part(Axis::layer, element.layer),
+               h = plane.part(Axis::head, element.head);
+    const auto b = plane.part(Axis::block, block), s = plane.part(Axis::slot, slot),
+               c = plane.part(Axis::channel, element.channel);
+    if (!k || !l || !h || !b || !s || !c) continue;
+    const Spot spot = plane.at(*k + *l + *h + *b + *s + *c);
+    return Place{spot.backing, spot.bit >= 0 ? spot.bit / 8 : -((7 - spot.bit) / 8)};
+  }
+  return std::nullopt;
+}
+
+std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t destination) {
+  if (!to || !from) return destination;
+  const auto at = std::find(to->rbegin(), to->rend(), destination);  // of two at one place, the last
+  if (at == to->rend()) return destination;
+  const auto index = static_cast<std::size_t>(to->rend() - at) - 1;
+  return index < from->size() ? (*from)[index] : destination;
+}
+
+std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source) {
+  return picked_source(to, from, source);
+}
+
+bool picked(const Picks& picks, std::int64_t value) {
+  return !picks || std::find(picks->begin(), picks->end(), value) != picks->end();
+}
+
+std::vector<std::int64_t> ids_in(const Request& request, const View& view,
+                                 const std::optional<std::vector<std::int64_t>>& instead) {
+  if (instead) return *instead;
+  const auto ids = request.blocks.find(memory_of(view));
+  return ids == request.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
+}
+
+std::vector<std::int64_t> positions_in(const Request& request, const View& view) {
+  const auto positions = request.positions.find(memory_of(view));
+  return positions == request.positions.end() ? std::vector<std::int64_t>{} : positions->second;
+}
+
+void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations) {
+  Picks &from = action.pick.*axis, &to = action.pick_to.*axis;
+  if (!from) {
+    from.emplace(destinations.begin(), destinations.end());
+    return;
+  }
+  const std::vector<std::int64_t> sources = *from, places = to ? *to : sources;
+  from->clear();
+  if (to) to->clear();
+  for (std::size_t i = 0; i < places.size() && i < sources.size(); ++i) {
+    if (!destinations.contains(places[i])) continue;
+    from->push_back(sources[i]);
+    if (to) to->push_back(places[i]);
+  }
+}
+
+namespace {
+
+bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
+  return script::picked(to ? to : from, destination);
+}
+
+Element element_of(const Who& who) {
+  return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+}
+
+// Elements of an output, by their order.
+class OutputLens {
+ public:
+  OutputLens(const Action& read, TokenRange tokens, int backing) : shape_(output_shape(read, tokens)), backing_(backing) {}
+  /// The bytes of the number that begins there are consecutive; at() knows the first.
+  bool same_number(Place first, Place other) const {
+    return first.backing == other.backing && first.offset / 4 == other.offset / 4;
+  }
+  std::optional<Element> at(Place place) const {
+    if (place.backing != backing_) return std::nullopt;
+    for (const OutputSection& section : shape_.sections) {
+      if (place.offset >= section.begin && place.offset < section.begin + section.bytes())
+        return in(section, place.offset - section.begin);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static std::optional<Element> in(const OutputSection& section, std::int64_t offset) {
+    const std::int64_t row_bytes = section.row_bits() / 8;
+    std::int64_t row = offset / row_bytes;
+    const std::int64_t bit = offset % row_bytes * 8;
+    const auto take = [&](const std::vector<std::int64_t>& list) {
+      const auto n = static_cast<std::int64_t>(list.size());
+      const std::int64_t value = list[static_cast<std::size_t>(row % n)];
+      row /= n;
+      return value;
+    };
+    if (bit % section.width != 0 && section.width >= 8) return std::nullopt;
+    Element out;
+    out.component = section.component;
+    out.channel = section.channels.at(static_cast<std::size_t>(bit / section.width));
+    out.head = take(section.heads), out.token = take(section.tokens), out.layer = take(section.layers),
+    out.kv = take(section.kv);
+    return out;
+  }
+
+  OutputShape shape_;
+  int backing_;
+};
+
+}  // namespace
+
+std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
+  const Action& a = action(step);
+  const auto request = request_at(step, a.request);
+  std::vector<ObservedMove> out;
+  if (!request) return out;
+  const Request& r = *request;
+  const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
+    std::vector<Lens> all;
+    for (const View& view : views)
+      all.emplace_back(view, evidence_.arena, ids_in(r, view, instead), positions_in(r, view), r.first_token);
+    return all;
+  };
+  const auto seen_by = [](const std::vector<Lens>& all, Place place) -> std::optional<Element> {
+    for (const Lens& lens : all) {
+      if (auto element = lens.at(place)) return element;
+    }
+    return std::nullopt;
+  };
+  const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
+  std::optional<OutputLens> output;
+  if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.arena.output(a.output));
+  std::optional<ElementIndex> places, everywhere;
+  const auto declared = a.from.empty() ? script().memories.end() : script().memories.find(memory_of(a.from.front()));
+  const std::string side = declared == script().memories.end() ? "" : declared->second.side;
+  if (!from.empty())
+    places.emplace(
+        images_before(step),
+        [&](int backing) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(backing); }); },
+        evidence_.names);
+
+  for (const Clue& clue : clues().all) {
+    ObservedMove s;
+    s.clue = &clue;
+    const Place here{clue.backing, clue.offset};
+    const bool content = clue.must.kind == Who::Kind::tag || clue.must.kind == Who::Kind::number;
+    if (a.op == Operation::put) {
+      const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.backing); });
+      if (!content || clue.must.byte != 0 || clue.must.generation != r.generation || source) continue;
+      s.at = element_of(clue.must);
+    } else if (output) {
+      s.at = output->at(here);
+      if (!s.at) {
+        // A number may be right in its first byte and wrong after it: an exponent off by one.
+        ObservedMove* last = out.empty() ? nullptr : &out.back();
+        if (last && clue.wrong && !last->clue->wrong && a.decode &&
+            output->same_number({last->clue->backing, last->clue->offset}, here))
+          last->clue = &clue;
+        continue;
+      }
+    } else {
+      if (std::none_of(to.begin(), to.end(), [&](const Lens& lens) { return lens.sees(clue.backing); })) continue;
+      s.at = seen_by(to, here);
+    }
+    if (s.at) {
+      Element e = *s.at;
+      const bool asked_for = a.parts == "all" || (a.parts == "data") == (e.component == layout::Component::data);
+      s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) &&
+                picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
+                picked(a.pick.heads, a.pick_to.heads, e.head);
+      e.kv = picked_source(a.pick.kv, a.pick_to.kv, e.kv), e.layer = picked_source(a.pick.layers, a.pick_to.layers, e.layer);
+      e.head = picked_source(a.pick.heads, a.pick_to.heads, e.head),
+      e.channel = picked_source(a.pick.channels, a.pick_to.channels, e.channel);
+      if (e.token) e.token = picked_source(a.pick.tokens, a.pick_to.tokens, *e.token);
+      e.block = -1;
+      s.asked = e;
+    }
+    if (clue.untouched) {
+      out.push_back(std::move(s));
+      continue;
+    }
+    const Who& is = clue.is;
+    const bool element = (is.kind == Who::Kind::tag || is.kind == Who::Kind::number) && is.byte == 0;
+    const auto accept = [&](Place place, std::int64_t odd) {
+      auto found = seen_by(from, place);
+      if (!found) return false;
+      found->channel += odd;
+      const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer &&
+                            found->head == s.asked.head && found->channel == s.asked.channel;
+      if (!s.from || as_asked) s.from = found, s.source = place;
+      return as_asked;
+    };
+    if (is.kind == Who::Kind::poison && places) accept({is.backing, is.offset}, 0);
+    if (element && places) {
+      Who code = is;
+      code.kind = Who::Kind::tag;
+      const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
+      code.channel -= odd;
+      for (const Place& place : places->of(code)) {
+        if (accept(place, odd)) break;
+      }
+    }
+    if (places && !s.source && element && s.taken && clue.wrong) {
+      if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.names);
+      for (const Place& place : everywhere->of(is)) {
+        const Backing& backing = evidence_.arena.backings()[static_cast<std::size_t>(place.backing)];
+        if (!s.stray || backing.side == side) s.stray = place;
+        if (backing.side == side) break;
+      }
+    }
+    if (!s.from && element && is.generation == r.generation) s.from = element_of(is);
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+const std::vector<ObservedMove>& HypothesisSearch::observed_moves(std::size_t step) {
+  if (observed_moves_.empty()) observed_moves_.resize(script().steps.size());
+  auto& known = observed_moves_[step];
+  if (!known) {
+    known = look(step);
+    common_->work.add_observed_moves(known->size());
+  }
+  return *known;
+}
+
+const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
+  if (facts_.empty()) facts_.resize(script().steps.size());
+  auto& known = facts_[step];
+  if (known) return *known;
+  known.emplace();
+  std::vector<Fact> all;
+  // Of scales only where nothing else is wrong.
+  const auto wrong = [&](bool scales) {
+    const auto such = [&](const Who& who) {
+      return who.kind == Who::Kind::tag && (who.component != layout::Component::data) == scales;
+    };
+    return std::ranges::any_of(clues().all, [&](const Clue& c) { return c.wrong && (such(c.must) || such(c.is)); });
+  };
+  const bool data = wrong(false) || !wrong(true);
+  const Selection& pick = action(step).pick;
+  const auto sent = [&](const Element& e) {
+    return e.token && picked(pick.kv, e.kv) && picked(pick.layers, e.layer) && picked(pick.tokens, *e.token) &&
+           picked(pick.heads, e.head);
+  };
+  for (const ObservedMove& s : observed_moves(step)) {
+    if (s.source && (s.from->component == layout::Component::data) == data &&
+        layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
+      all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
+  }
+  for (const ObservedMove& s : observed_moves(step)) {
+    if (s.stray && (s.clue->is.component == layout::Component::data) == data)
+      all.push_back({{s.clue->backing, s.clue->offset}, *s.stray, s.taken, false});
+  }
+  constexpr std::size_t enough = 61;
+  const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
+  for (std::size_t i = every / 2; i < all.size(); i += every) known->push_back(all[i]);
+  return *known;
+}
+
+// Of a move or a read.
+HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const Action& body) {
+  if (body.op != Operation::move || body.from.empty() || body.to.empty()) return {};
+  const auto& asked = facts(step);
+  const auto request = request_at(step, body.request);
+  if (asked.empty() || !request) return {};
+  const Request& r = *request;
+  std::vector<Lens> to;
+  std::vector<Aim> from;
+  for (const View& view : body.to)
+    to.emplace_back(view, evidence_.arena, ids_in(r, view, body.to_blocks), positions_in(r, view), r.first_token);
+  for (const View& view : body.from)
+    from.emplace_back(common_->locators.of(view), ids_in(r, view, body.from_blocks), positions_in(r, view), r.first_token);
+  const auto agrees = [&](const Fact& fact) {
+    std::optional<Element> x;
+    for (const Lens& lens : to) {
+      if (x = lens.at(fact.to); x && x->token) break;
+    }
+    if (!x || !x->token) return false;
+    x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv),
+    x->layer = picked_source(body.pick.layers, body.pick_to.layers, x->layer);
+    x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head),
+    x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
+    x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
+    for (const Aim& aim : from) {
+      if (const auto place = aim.at(*x)) return *place == fact.from;
+    }
+    return false;
+  };
+  const auto share = [&](const auto& of) {
+    std::size_t agree = 0, seen = 0;
+    for (const Fact& fact : asked) {
+      if (!of(fact)) continue;
+      if (++seen == 9 && agree == 0) return 0.0;
+      agree += agrees(fact);
+    }
+    return seen == 0 ? 0.0 : static_cast<double>(agree) / static_cast<double>(seen);
+  };
+  return {share([](const Fact&) { return true; }), share([](const Fact& f) { return f.taken; }),
+          share([](const Fact& f) { return f.sent; })};
+}
+
+const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
+  if (images_.empty()) images_.resize(script().steps.size());
+  auto& known = images_[step];
+  if (known) return *known;
+  NamePlayer player(replay_.unchanged_tape(), evidence_.names);
+  player.until(replay_.ops_before(script().steps[step].name));
+  known = player.images();
+  return *known;
+}
+
+Who HypothesisSearch::name_before(std::size_t step, int backing, std::int64_t offset) {
+  const Id id = images_before(step)[static_cast<std::size_t>(backing)].at(offset);
+  return evidence_.names.at(
+      id != hole ? id : fresh_id(evidence_.arena.backings()[static_cast<std::size_t>(backing)], offset, evidence_.names));
+}
+
+}  // namespace kvcts::script
