@@ -15,10 +15,10 @@
 #include "cli/product.hpp"
 #include "cli/run/run.hpp"
 #include "process/installation.hpp"
+#include "process/launcher.hpp"
 #include "process/pointers.hpp"
 #include "process/procfs.hpp"
 #include "process/sandbox/sandbox.hpp"
-#include "process/warden.hpp"
 #include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {

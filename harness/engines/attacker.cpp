@@ -32,8 +32,8 @@
 namespace kvcts::engines {
 namespace {
 
-constexpr pid_t first_process = 1;  // of the sandbox: the warden
-constexpr int warden_channel = 3;
+constexpr pid_t first_process = 1;  // of the sandbox: the launcher
+constexpr int launcher_channel = 3;
 
 std::string refused(const std::string& why) { return "refused: " + why; }
 std::string by_errno(bool succeeded, const char* what) {
@@ -46,7 +46,7 @@ std::string read_all(const std::string& path) {
   return out.str();
 }
 
-/// Finds the judges by name, as far as /proc shows them. A warden in the sandbox may be visible.
+/// Finds the judges by name, as far as /proc shows them. A launcher in the sandbox may be visible.
 std::string see_judges(const std::string&) {
   DIR* proc = ::opendir("/proc");
   std::string seen;
@@ -66,7 +66,7 @@ std::string signal_judges(const std::string&) {
 
 std::string take_channel(const std::string&) {
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, first_process, 0));
-  return by_errno(::syscall(SYS_pidfd_getfd, pidfd, warden_channel, 0) >= 0, "its channel");
+  return by_errno(::syscall(SYS_pidfd_getfd, pidfd, launcher_channel, 0) >= 0, "its channel");
 }
 std::string trace_judge(const std::string&) {
   return by_errno(::ptrace(PTRACE_ATTACH, first_process, nullptr, nullptr) == 0, "traced");

@@ -2,7 +2,7 @@
 // How the processes of a run talk: the whole contract.
 //
 //   supervisor -- owns matrix, store and clock; drives each case phase by phase; runs no code under test
-//     warden   -- one per run: forks/execs checkers and workers, is their subreaper, reports exits, kills process trees.
+//     launcher   -- one per run: forks/execs checkers and workers, is their subreaper, reports exits, kills process trees.
 //                 Ends everything when the supervisor's socket closes (kill -9 of the supervisor leaves nothing behind).
 //     checker  -- one per lane, trusted: allocates memory files, generates, poisons, compares, diagnoses
 //     worker   -- one or two per lane, untrusted: hosts connector, engine plug-in and reader; reused while healthy
@@ -71,7 +71,7 @@
 //            handlers
 //   A target (the side that does not post) keeps calling its engine's progress() while it waits for a request.
 //
-// Completion. A worker counts it on its status page, then stops itself; its warden stops the rest and reports it. The
+// Completion. A worker counts it on its status page, then stops itself; its launcher stops the rest and reports it. The
 // supervisor has it proven thread by thread, asks the checker to see, and resumes all. A reply to
 // transfer that nothing announced is an announcement. The same is done around each recheck.
 //

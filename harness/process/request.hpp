@@ -10,7 +10,7 @@
 
 namespace kvcts::process {
 
-enum class WardenRequest : std::uint8_t { spawn, kill, stop, resume };
+enum class LauncherRequest : std::uint8_t { spawn, kill, stop, resume };
 enum class CheckerRequest : std::uint8_t { hello, open, fill, see, compare, recheck, look, close };
 enum class WorkerRequest : std::uint8_t {
   hello,
@@ -32,7 +32,7 @@ enum class WorkerRequest : std::uint8_t {
 template <class R>
 inline constexpr std::array<std::string_view, 0> request_words{};
 template <>
-inline constexpr std::array<std::string_view, 4> request_words<WardenRequest>{"spawn", "kill", "stop", "resume"};
+inline constexpr std::array<std::string_view, 4> request_words<LauncherRequest>{"spawn", "kill", "stop", "resume"};
 template <>
 inline constexpr std::array<std::string_view, 8> request_words<CheckerRequest>{"hello",   "open",    "fill", "see",
                                                                                "compare", "recheck", "look", "close"};
@@ -41,7 +41,7 @@ inline constexpr std::array<std::string_view, 13> request_words<WorkerRequest>{
     "hello", "prepare", "connect", "upload", "download", "plan", "transfer",
     "read",  "end",     "close",   "cancel", "forget",   "bye",
 };
-static_assert(request_words<WardenRequest>.size() == static_cast<std::size_t>(WardenRequest::resume) + 1);
+static_assert(request_words<LauncherRequest>.size() == static_cast<std::size_t>(LauncherRequest::resume) + 1);
 static_assert(request_words<CheckerRequest>.size() == static_cast<std::size_t>(CheckerRequest::close) + 1);
 static_assert(request_words<WorkerRequest>.size() == static_cast<std::size_t>(WorkerRequest::bye) + 1);
 

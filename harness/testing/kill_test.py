@@ -170,8 +170,8 @@ def namespaces(pid: int) -> int:
 VICTIMS = {
     "worker": eldest_workers,
     "checker": lambda pids: programs(pids, "kvcts-checker"),
-    "warden": lambda pids: programs(pids, "kvcts-warden", inside=False),
-    "first": lambda pids: programs(pids, "kvcts-warden", inside=True),
+    "launcher": lambda pids: programs(pids, "kvcts-launcher", inside=False),
+    "first": lambda pids: programs(pids, "kvcts-launcher", inside=True),
     "bubblewrap": lambda pids: programs(pids, "bwrap"),
 }
 
@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument(
         "--victim", choices=["supervisor", *VICTIMS], help="first: process 1 of a sandbox; default: supervisors and workers"
     )
-    parser.add_argument("--stop", choices=["checker", "warden"], nargs="+")
+    parser.add_argument("--stop", choices=["checker", "launcher"], nargs="+")
     args = parser.parse_args()
     need_program()
     compare_is_not_blind()

@@ -122,7 +122,7 @@ json run_json(const store::RunReader& reader, const Code& code) {
            {"machine", info.machine},
            {"isolation", info.provenance.value("isolation", "")}};
   const fs::path programs = process::program_folder();
-  for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-warden"})
+  for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-launcher"})
     out["programs"][program] = digest_of_code((programs / program).string());
   out["code"] = code.words();
   return out;

@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "process/installation.hpp"
+#include "process/launcher.hpp"
 #include "process/memory_file.hpp"
 #include "process/procfs.hpp"
 #include "process/remote/installed.hpp"
@@ -25,7 +26,6 @@
 #include "process/sandbox/sandbox.hpp"
 #include "process/status.hpp"
 #include "process/status_view.hpp"
-#include "process/warden.hpp"
 
 namespace kvcts::process {
 
@@ -45,7 +45,7 @@ struct FarChild {
   std::map<std::uint64_t, std::uint64_t> opened;  ///< keys of cases by the seq of the request that opens them
 };
 
-struct Warden {
+struct Launcher {
   pid_t pid{0};    ///< bubblewrap's, if it runs in a sandbox
   pid_t first{0};  ///< then process 1 there
   bool sandboxed{false};
@@ -64,7 +64,7 @@ class Far {
                  {"interface", interface_of(own_address(near_.fd()))},
                  {"isolation", isolation_words()},
                  {"installed", installed_digests()}});
-    wardens_[0] = start(json());
+    launchers_[0] = start(json());
   }
 
   /// Ends with a FrameError, or when its standard input ends.
@@ -78,11 +78,12 @@ class Far {
         from_near(*message);
       }
       if (silence_.too_long(now_ns() / ns_per_ms)) return;
-      for (auto at = wardens_.begin(); at != wardens_.end();) at = serve_warden(*at) ? std::next(at) : wardens_.erase(at);
+      for (auto at = launchers_.begin(); at != launchers_.end();)
+        at = serve_launcher(*at) ? std::next(at) : launchers_.erase(at);
       if (now_ns() >= next_pages) {
         next_pages = now_ns() + page_ms * ns_per_ms;
-        for (auto& [number, warden] : wardens_)
-          for (auto& [id, child] : warden.children) send_page(number, id, child);
+        for (auto& [number, launcher] : launchers_)
+          for (auto& [id, child] : launcher.children) send_page(number, id, child);
       }
       if (now_ns() < next_word) continue;
       next_word = now_ns() + alive_ms * ns_per_ms;
@@ -92,24 +93,24 @@ class Far {
 
   /// Ends all that was started here.
   ~Far() {
-    for (auto& [number, warden] : wardens_) end(warden);
+    for (auto& [number, launcher] : launchers_) end(launcher);
   }
   Far(const Far&) = delete;
   Far& operator=(const Far&) = delete;
 
  private:
-  Warden start(const json& sandbox) {
-    const std::string program = (program_folder() / "kvcts-warden").string();
-    Warden out;
+  Launcher start(const json& sandbox) {
+    const std::string program = (program_folder() / "kvcts-launcher").string();
+    Launcher out;
     out.errors = UniqueFd(::memfd_create("kvcts-sandbox-errors", MFD_CLOEXEC));
-    WardenProcess process;
+    LauncherProcess process;
     if (sandbox.is_null()) {
-      process = start_warden({program, run_}, {}, out.errors.get());
+      process = start_launcher({program, run_}, {}, out.errors.get());
     } else {
       const Sandbox wanted{sandbox.value("granted", std::vector<std::string>{}),
                            sandbox.value("named", std::vector<std::string>{}),
                            sandbox.value("hidden", std::vector<std::string>{})};
-      process = start_warden_in(wanted, {program, run_}, out.errors.get());
+      process = start_launcher_in(wanted, {program, run_}, out.errors.get());
       out.sandboxed = true;
     }
     out.pid = process.pid;
@@ -117,15 +118,15 @@ class Far {
     return out;
   }
 
-  static void end(Warden& warden) {
-    warden.channel.close();
-    if (warden.sandboxed) ::kill(warden.pid, SIGKILL);  // with all that is in it
+  static void end(Launcher& launcher) {
+    launcher.channel.close();
+    if (launcher.sandboxed) ::kill(launcher.pid, SIGKILL);  // with all that is in it
     constexpr int patience_ms = 8'000;
-    for (int waited = 0; warden.pid > 0 && waited < patience_ms; waited += 2) {
-      if (::waitpid(warden.pid, nullptr, WNOHANG) != 0) warden.pid = 0;
-      if (warden.pid > 0) ::usleep(2000);
+    for (int waited = 0; launcher.pid > 0 && waited < patience_ms; waited += 2) {
+      if (::waitpid(launcher.pid, nullptr, WNOHANG) != 0) launcher.pid = 0;
+      if (launcher.pid > 0) ::usleep(2000);
     }
-    if (warden.pid > 0) ::kill(warden.pid, SIGKILL);
+    if (launcher.pid > 0) ::kill(launcher.pid, SIGKILL);
   }
 
   bool wait() {
@@ -136,9 +137,9 @@ class Far {
       entries.push_back({channel.fd(), static_cast<short>((reads ? POLLIN : 0) | (channel.has_output() ? POLLOUT : 0)), 0});
     };
     bool pages = false;
-    for (auto& [number, warden] : wardens_) {
-      add(warden.channel);
-      for (auto& [id, child] : warden.children) {
+    for (auto& [number, launcher] : launchers_) {
+      add(launcher.channel);
+      for (auto& [id, child] : launcher.children) {
         if (child.channel) add(*child.channel);
         for (const UniqueFd* stream : {&child.out, &child.err})
           if (*stream && reads) entries.push_back({stream->get(), POLLIN, 0});
@@ -154,29 +155,29 @@ class Far {
     const std::string op = message.value("op", "");
     const auto number = message.value("line", std::uint64_t{0});
     if (op == "line") {
-      wardens_[number] = start(message.value("sandbox", json()));
+      launchers_[number] = start(message.value("sandbox", json()));
       return;
     }
-    const auto found = wardens_.find(number);
-    if (op == "alive" || found == wardens_.end()) return;
-    Warden& warden = found->second;
+    const auto found = launchers_.find(number);
+    if (op == "alive" || found == launchers_.end()) return;
+    Launcher& launcher = found->second;
     if (op == "unline") {
-      end(warden);
-      wardens_.erase(found);
-    } else if (op == "warden") {
-      to_warden(number, warden, message.at("body"));
-    } else if (const auto child = warden.children.find(message.value("id", std::uint64_t{0}));
-               child != warden.children.end()) {
+      end(launcher);
+      launchers_.erase(found);
+    } else if (op == "launcher") {
+      to_launcher(number, launcher, message.at("body"));
+    } else if (const auto child = launcher.children.find(message.value("id", std::uint64_t{0}));
+               child != launcher.children.end()) {
       if (op == "hang-up") child->second.channel.reset();
       if (op == "frame" && child->second.channel) to_child(child->second, message);
     }
   }
 
-  /// A request to a warden. A spawn gets its pipes, channel and page here, and its program of this installation.
-  void to_warden(std::uint64_t number, Warden& warden, json& body) {
-    if (body.value("op", "") != "spawn") return send(warden.channel, body, {});
+  /// A request to a launcher. A spawn gets its pipes, channel and page here, and its program of this installation.
+  void to_launcher(std::uint64_t number, Launcher& launcher, json& body) {
+    if (body.value("op", "") != "spawn") return send(launcher.channel, body, {});
     const auto id = body.at("id").get<std::uint64_t>();
-    FarChild& child = warden.children[id];
+    FarChild& child = launcher.children[id];
     child = {};
     auto [out, out_end] = stream_pipe();
     auto [err, err_end] = stream_pipe();
@@ -198,7 +199,7 @@ class Far {
       fds.push_back(child.page.fd.get());
     }
     child.out = std::move(out), child.err = std::move(err);
-    send(warden.channel, body, fds);
+    send(launcher.channel, body, fds);
   }
 
   static void send(Channel& channel, const json& body, std::span<const int> fds) {
@@ -224,36 +225,36 @@ class Far {
   }
 
   /// False: it has ended, with all that it started.
-  bool serve_warden(std::pair<const std::uint64_t, Warden>& entry) {
-    auto& [number, warden] = entry;
-    for (auto& [id, child] : warden.children) serve_child(number, id, child);
+  bool serve_launcher(std::pair<const std::uint64_t, Launcher>& entry) {
+    auto& [number, launcher] = entry;
+    for (auto& [id, child] : launcher.children) serve_child(number, id, child);
     try {
-      warden.channel.flush();
-      while (auto event = warden.channel.pump()) from_warden(number, warden, event->body);
+      launcher.channel.flush();
+      while (auto event = launcher.channel.pump()) from_launcher(number, launcher, event->body);
       return true;
     } catch (const FrameError&) {
       if (number == 0)
-        throw FrameError(FrameFault::eof, "the warden of this host ended" + first_line_of(warden.errors.get()));
+        throw FrameError(FrameFault::eof, "the launcher of this host ended" + first_line_of(launcher.errors.get()));
       near_.queue({{"op", "event"},
                    {"line", number},
-                   {"body", {{"event", "warden-ended"}, {"text", first_line_of(warden.errors.get())}}}});
-      end(warden);
+                   {"body", {{"event", "launcher-ended"}, {"text", first_line_of(launcher.errors.get())}}}});
+      end(launcher);
       return false;
     }
   }
 
-  void from_warden(std::uint64_t number, Warden& warden, json event) {
+  void from_launcher(std::uint64_t number, Launcher& launcher, json event) {
     const std::string kind = event.value("event", "");
-    if (kind == "spawned" && warden.sandboxed) {  // the pid on this host
-      if (warden.first == 0) warden.first = child_in_namespace(warden.pid, 1);
-      event["pid"] = warden.first != 0 ? child_in_namespace(warden.first, event.at("pid").get<pid_t>()) : 0;
+    if (kind == "spawned" && launcher.sandboxed) {  // the pid on this host
+      if (launcher.first == 0) launcher.first = child_in_namespace(launcher.pid, 1);
+      event["pid"] = launcher.first != 0 ? child_in_namespace(launcher.first, event.at("pid").get<pid_t>()) : 0;
     }
-    if (const auto child = warden.children.find(event.value("id", std::uint64_t{0})); child != warden.children.end()) {
+    if (const auto child = launcher.children.find(event.value("id", std::uint64_t{0})); child != launcher.children.end()) {
       // What it had said and shown before comes first.
       serve_child(number, child->first, child->second);
       if (kind == "killed") {
         std::erase_if(files_, [&](const auto& file) { return file.second.of == &child->second; });
-        warden.children.erase(child);
+        launcher.children.erase(child);
       }
     }
     near_.queue({{"op", "event"}, {"line", number}, {"body", std::move(event)}});
@@ -327,7 +328,7 @@ class Far {
 
   SecureChannel near_;
   std::string run_;
-  std::map<std::uint64_t, Warden> wardens_;
+  std::map<std::uint64_t, Launcher> launchers_;
   std::map<std::uint64_t, File> files_;
   std::uint64_t next_file_{1};
   Silence silence_;

@@ -1,4 +1,4 @@
-// The other host's end (see near.hpp): starts wardens for the supervisor and relays all that they and their children say.
+// The other host's end (see near.hpp): starts launchers for the supervisor and relays all that they and their children say.
 #pragma once
 
 namespace kvcts::process {

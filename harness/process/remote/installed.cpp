@@ -49,7 +49,7 @@ std::string digest_of(const std::vector<fs::path>& roots) {
 nlohmann::json installed_digests() {
   const fs::path bin = program_folder(), lib = prefix() / "lib" / "kvcts", data = data_folder();
   std::vector<fs::path> programs;
-  for (const char* name : {"kvcts-checker", "kvcts-host", "kvcts-warden", "kvcts-worker"}) programs.push_back(bin / name);
+  for (const char* name : {"kvcts-checker", "kvcts-host", "kvcts-launcher", "kvcts-worker"}) programs.push_back(bin / name);
   return {{"programs", digest_of(programs)},
           {"engines", digest_of({lib / "engines"})},
           {"connectors", digest_of({lib / "connectors", data / "connectors"})},

@@ -283,7 +283,7 @@ class Near {
       body["channel"] = child.channel.has_value();
       body["page"] = static_cast<bool>(child.page);
     }
-    far_->queue({{"op", "warden"}, {"line", number}, {"body", std::move(body)}});
+    far_->queue({{"op", "launcher"}, {"line", number}, {"body", std::move(body)}});
   }
 
   static bool is_socket(int fd) {

@@ -1,12 +1,12 @@
-// The supervisor's end of a host: to the supervisor it looks like a warden; what a warden does happens on the other host.
+// The supervisor's end of a host: to the supervisor it is a launcher; what a launcher does happens on the other host.
 //
 // near starts far there (ssh, srun), gives it the key and its own addresses on standard input, and accepts the one
 // connection that proves to have the key. Then both relay:
 //
-//   supervisor  -- line: a warden's socket (warden.hpp) --  near  == secure channel ==  far  -- socket --  warden
+//   supervisor  -- line: a launcher's socket (launcher.hpp) --  near  == secure channel ==  far  -- socket --  launcher
 //               -- channel, pipes, status page of a child --  near  ==                ==  far  -- the same --  child
 //
-// A line more than a warden's requests: {op:"line", sandbox:{granted, named, hidden} or null} + a socket: another warden
+// A line more than a launcher's requests: {op:"line", sandbox:{granted, named, hidden} or null} + a socket: another launcher
 // there, in that sandbox, whose line that socket is. The first event is {event:"host", name, address, interface, isolation,
 // near_name, near_address, near_interface}. Pids are those of the other host: "spawned" and "exit" have pid -1 and far_pid.
 // Descriptors that a child there sends stay there: here they are empty files that stand for them, until {op:"close", key} of

@@ -11,10 +11,10 @@
 #include <fstream>
 
 #include "process/installation.hpp"
+#include "process/launcher.hpp"
 #include "process/procfs.hpp"
 #include "process/remote/sockets.hpp"
 #include "process/status_view.hpp"
-#include "process/warden.hpp"
 
 namespace kvcts::process {
 namespace {
@@ -34,8 +34,8 @@ class Remote : public ::testing::Test {
   /// kvcts-host near, which starts far by these words.
   void meet(const std::vector<std::string>& start) {
     errors_ = UniqueFd(::memfd_create("errors", MFD_CLOEXEC));
-    WardenProcess process =
-        start_warden({program(), "near", json{{"name", "decode"}, {"start", start}}.dump()}, {}, errors_.get());
+    LauncherProcess process =
+        start_launcher({program(), "near", json{{"name", "decode"}, {"start", start}}.dump()}, {}, errors_.get());
     near_ = process.pid;
     channel_ = Channel(std::move(process.socket));
   }

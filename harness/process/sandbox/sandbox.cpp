@@ -151,7 +151,7 @@ std::string try_it() {
     const UniqueFd filter = filter_of({});
     std::string said;
     // What is promised, as seen from inside: any program could call itself bwrap.
-    const int status = run(sandboxed({}, 3, {(program_folder() / "kvcts-warden").string(), "probe"}), filter.get(), said);
+    const int status = run(sandboxed({}, 3, {(program_folder() / "kvcts-launcher").string(), "probe"}), filter.get(), said);
     if (status == 0) return "";
     return said.empty() ? "bubblewrap ended with status " + std::to_string(status) : said.substr(0, said.find('\n'));
   } catch (const std::exception& error) {
@@ -245,11 +245,11 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   return out;
 }
 
-WardenProcess start_warden_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors) {
+LauncherProcess start_launcher_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors) {
   constexpr int filter_place = 4;  // after its socket
   const UniqueFd filter = filter_of(sandbox);
   const int more[] = {filter.get()};
-  return start_warden(sandboxed(sandbox, filter_place, argv, true), more, errors);
+  return start_launcher(sandboxed(sandbox, filter_place, argv, true), more, errors);
 }
 
 const std::string& why_no_sandbox() {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "process/grants.hpp"
+#include "process/launcher.hpp"
 #include "process/unique_fd.hpp"
-#include "process/warden.hpp"
 
 namespace kvcts::process {
 
@@ -33,8 +33,8 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
 /// The system call filter in bubblewrap's format. Throws std::runtime_error if it cannot be built.
 UniqueFd filter_of(const Sandbox& sandbox);
 
-/// Starts a warden as process 1 of the sandbox. `argv`, `errors`: as of start_warden(). Throws as that, and as filter_of().
-WardenProcess start_warden_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors);
+/// Starts a launcher as process 1 of the sandbox. `argv`, `errors`: of start_launcher(). Throws as that and filter_of().
+LauncherProcess start_launcher_in(const Sandbox& sandbox, const std::vector<std::string>& argv, int errors);
 
 /// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has
 /// one. Tried once per process, with a program that looks around in it (probe.hpp).

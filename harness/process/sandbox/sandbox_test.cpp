@@ -199,7 +199,7 @@ TEST(Sandbox, EveryGrantIsDescribed) {
 }
 
 TEST(Sandbox, AProbeFromOutsideSeesThatItDoesNotHold) {
-  std::FILE* said = ::popen((checkout::build() + "/bin/kvcts-warden probe").c_str(), "r");
+  std::FILE* said = ::popen((checkout::build() + "/bin/kvcts-launcher probe").c_str(), "r");
   char words[200]{};
   EXPECT_NE(std::fgets(words, sizeof words, said), nullptr);
   EXPECT_NE(::pclose(said), 0);

@@ -1,4 +1,4 @@
-// kvcts-checker: the process loop around class Checker. Started by the warden. Channel: descriptor 3.
+// kvcts-checker: the process loop around class Checker. Started by the launcher. Channel: descriptor 3.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

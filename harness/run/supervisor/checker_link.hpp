@@ -14,7 +14,7 @@ namespace kvcts::supervisor {
 
 class CheckerLink {
  public:
-  /// Below `home`, the warden of its host. `check_running` throws if the run is over.
+  /// Below `home`, the launcher of its host. `check_running` throws if the run is over.
   CheckerLink(Run& run, Link& home, int lane, Signal& wake, std::function<void()> check_running)
       : run_(run), home_(home), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
 

@@ -20,8 +20,8 @@ using nlohmann::json;
 using process::Channel;
 using process::FrameError;
 using process::FrameFault;
+using process::LauncherRequest;
 using process::UniqueFd;
-using process::WardenRequest;
 
 void Tail::append(const char* data, std::size_t bytes) {
   text_.append(data, bytes);
@@ -155,15 +155,15 @@ void Child::drain() {
   }
 }
 
-void Child::kill() { link_.send({{"op", WardenRequest::kill}, {"id", id_}}); }
+void Child::kill() { link_.send({{"op", LauncherRequest::kill}, {"id", id_}}); }
 
 void Child::stop() {
   left_moving_.reset();
-  link_.send({{"op", WardenRequest::stop}, {"id", id_}});
+  link_.send({{"op", LauncherRequest::stop}, {"id", id_}});
 }
 
 void Child::resume(const std::vector<std::uint64_t>& also) {
-  link_.send({{"op", WardenRequest::resume}, {"id", id_}, {"also", also}});
+  link_.send({{"op", LauncherRequest::resume}, {"id", id_}, {"also", also}});
 }
 
 void Child::await_announcement() {
@@ -221,7 +221,7 @@ void Child::on_event(const json& event) {
 
 Link::Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox)
     : loop_(loop), program_(std::move(program)), run_(std::move(run)), sandbox_(std::move(sandbox)) {
-  if (!sandbox_) ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, we inherit its orphans
+  if (!sandbox_) ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the launcher dies, we inherit its orphans
   start();
 }
 
@@ -254,8 +254,8 @@ void Link::end_sandbox() {
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
   const process::UniqueFd first(first_ != 0 ? static_cast<int>(::syscall(SYS_pidfd_open, first_, 0)) : -1);
-  ::kill(warden_.pid, SIGKILL);
-  while (::waitpid(warden_.pid, nullptr, 0) < 0 && errno == EINTR) {
+  ::kill(launcher_.pid, SIGKILL);
+  while (::waitpid(launcher_.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   pollfd gone{first.get(), POLLIN, 0};
   constexpr int patience_ms = 10'000;
@@ -268,21 +268,21 @@ void Link::start() {
   ++starts_;
   if (host_ != nullptr) {
     auto [own, theirs] = process::socket_pair();
-    warden_.socket = std::move(own);
+    launcher_.socket = std::move(own);
     json sandbox;
     if (sandbox_) sandbox = {{"granted", sandbox_->granted}, {"named", sandbox_->named}, {"hidden", sandbox_->hidden}};
     const int fds[] = {theirs.get()};
     host_->send({{"op", "line"}, {"sandbox", std::move(sandbox)}}, fds);
   } else if (!far_.is_null()) {
     errors_ = process::UniqueFd(::memfd_create("kvcts-host-errors", MFD_CLOEXEC));
-    warden_ = process::start_warden({program_, "near", far_.dump()}, {}, errors_.get());
+    launcher_ = process::start_launcher({program_, "near", far_.dump()}, {}, errors_.get());
   } else if (sandbox_) {
     errors_ = process::UniqueFd(::memfd_create("kvcts-sandbox-errors", MFD_CLOEXEC));
-    warden_ = process::start_warden_in(*sandbox_, {program_, run_}, errors_.get());
+    launcher_ = process::start_launcher_in(*sandbox_, {program_, run_}, errors_.get());
   } else {
-    warden_ = process::start_warden({program_, run_});
+    launcher_ = process::start_launcher({program_, run_});
   }
-  channel_ = Channel(std::move(warden_.socket));
+  channel_ = Channel(std::move(launcher_.socket));
   watch_ = loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t) { on_socket(); });
   lost_ = false;
 }
@@ -304,7 +304,7 @@ void Link::forget(std::uint64_t id) {
 void Link::send(const json& body, std::span<const int> fds) {
   if (lost_) return;
   try {
-    channel_.send(body, fds, 10'000);  // the warden is ours and always reads
+    channel_.send(body, fds, 10'000);  // the launcher is ours and always reads
   } catch (const FrameError&) {
     lose();
   }
@@ -321,9 +321,9 @@ void Link::on_socket() {
 void Link::take(json event) {
   const std::string kind = event.value("event", "");
   if (kind == "host") facts_ = event;
-  if (kind == "warden-ended") failed_ = event.value("text", "");
+  if (kind == "launcher-ended") failed_ = event.value("text", "");
   if (sandbox_ && host_ == nullptr && kind == "spawned") {
-    if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
+    if (first_ == 0) first_ = process::child_in_namespace(launcher_.pid, 1);
     // Bubblewrap was killed before it tied its child to its own life: a process without a pid cannot be watched
     // or ended.
     if (first_ == 0) return lose();
@@ -342,7 +342,7 @@ void Link::take(json event) {
 /// bubblewrap's or kvcts-host's own line, which it has said by the time that its socket closes; "" if something killed it.
 std::string Link::why_no_start() const { return process::first_line_of(errors_.get()); }
 
-/// Of a host, or of a warden there: why it is gone, in words.
+/// Of a host, or of a launcher there: why it is gone, in words.
 std::string Link::why_lost() const {
   if (host_ != nullptr && !failed_.empty()) return failed_;
   const std::string said = host_ != nullptr ? host_->why_no_start() : why_no_start();
@@ -360,7 +360,7 @@ void Link::lose() {
     if (far()) child->host_lost_ = why;
     if (far() || why.empty()) {
       child->lost_ = true;
-      child->fault_ = FrameError(FrameFault::eof, far() ? why : "the warden is gone");
+      child->fault_ = FrameError(FrameFault::eof, far() ? why : "the launcher is gone");
     } else {
       child->failed_ = "the sandbox did not start: " + why;
     }
@@ -368,7 +368,7 @@ void Link::lose() {
   }
 }
 
-/// After the warden's death: its children died with it (PR_SET_PDEATHSIG); end what they started, and strays, here.
+/// After the launcher's death: its children died with it (PR_SET_PDEATHSIG); end what they started, and strays, here.
 void Link::end_marked() {
   for (int round = 0; round < 500; ++round) {
     bool any = false;
@@ -378,7 +378,7 @@ void Link::end_marked() {
       ::kill(stat.pid, SIGKILL);
       any = true;
     }
-    while (::waitpid(warden_.pid, nullptr, WNOHANG) > 0) {
+    while (::waitpid(launcher_.pid, nullptr, WNOHANG) > 0) {
     }
     if (!any) break;
     ::usleep(4000);
@@ -387,9 +387,9 @@ void Link::end_marked() {
 
 void Link::watch() {
   constexpr int most = 40;
-  const auto stat = lost_ ? std::nullopt : process::read_stat(warden_pid());
+  const auto stat = lost_ ? std::nullopt : process::read_stat(launcher_pid());
   stopped_ = stat && stat->state == 'T' ? stopped_ + 1 : 0;
-  if (stopped_ == most) ::kill(warden_pid(), SIGKILL);
+  if (stopped_ == most) ::kill(launcher_pid(), SIGKILL);
 }
 
 void Link::restart() {
@@ -407,20 +407,20 @@ void Link::shut_down(int patience_ms) {
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
   channel_.close();
-  if (warden_.pid <= 0) return;
+  if (launcher_.pid <= 0) return;
   bool ended = false;
   for (int waited = 0; waited < patience_ms && !ended; waited += 2) {
-    ended = ::waitpid(warden_.pid, nullptr, WNOHANG) != 0;
+    ended = ::waitpid(launcher_.pid, nullptr, WNOHANG) != 0;
     if (!ended) ::usleep(2000);
   }
   if (!ended) {  // it is stopped: end it with everything it started
-    ::kill(warden_.pid, SIGKILL);
+    ::kill(launcher_.pid, SIGKILL);
     if (far())
-      ::waitpid(warden_.pid, nullptr, 0);
+      ::waitpid(launcher_.pid, nullptr, 0);
     else
       end_marked();
   }
-  warden_.pid = 0;
+  launcher_.pid = 0;
 }
 
 }  // namespace kvcts::supervisor

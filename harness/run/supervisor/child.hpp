@@ -1,4 +1,4 @@
-// Processes of a run as the supervisor sees them, and its link to the warden that starts and ends them.
+// Processes of a run as the supervisor sees them, and its link to the launcher that starts and ends them.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "process/frames.hpp"
+#include "process/launcher.hpp"
 #include "process/memory_file.hpp"
 #include "process/procfs.hpp"
 #include "process/request.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "process/status_view.hpp"
-#include "process/warden.hpp"
 #include "run/supervisor/loop.hpp"
 
 namespace kvcts::supervisor {
@@ -91,7 +91,7 @@ class Child {
   /// Exited, closed its channel, or broke the protocol.
   bool ended() const { return ending_.has_value() || fault_.has_value() || failed_.has_value(); }
   const std::optional<process::FrameError>& fault() const { return fault_; }
-  /// It died with its warden: how it ended is unknown.
+  /// It died with its launcher: how it ended is unknown.
   bool lost() const { return lost_; }
   /// Then why, if it was lost with its host; "" = it was not.
   const std::string& host_lost() const { return host_lost_; }
@@ -103,7 +103,7 @@ class Child {
   /// Stops it, with everything that it started, until resume(). Of those that stopped by themselves only `also` go on.
   void stop();
   void resume(const std::vector<std::uint64_t>& also = {});
-  /// What still ran when the warden gave up stopping it; nothing before the warden has replied.
+  /// What still ran when the launcher gave up stopping it; nothing before the launcher has replied.
   const std::optional<nlohmann::json>& left_moving() const { return left_moving_; }
   /// Commands of processes in its sandbox that belonged to no worker at that moment.
   const std::vector<std::string>& orphans() const { return orphans_; }
@@ -160,14 +160,14 @@ struct Host {
   std::string address;             ///< of the rail that engines use; "" = the one over which the hosts talk
 };
 
-/// The supervisor's end of a warden's socket: the run's warden, the one that is the first process of a sandbox, or one on
-/// another host.
+/// The supervisor's end of a launcher's socket: the run's, the one that is the first process of a sandbox, or one on another
+/// host.
 class Link {
  public:
   Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox = std::nullopt);
   /// Reaches a host (process/remote/near.hpp); `program`: kvcts-host. It is met when facts() are there.
   Link(Loop& loop, std::string program, std::string run, const Host& host);
-  /// Another warden on that host. `sandbox`: none if the host has no sandboxes.
+  /// Another launcher on that host. `sandbox`: none if the host has no sandboxes.
   Link(Loop& loop, Link& host, std::optional<process::Sandbox> sandbox);
   ~Link();
 
@@ -181,20 +181,20 @@ class Link {
   std::string why_lost() const;
   std::size_t starts() const { return starts_; }
 
-  /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
+  /// The launcher is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
   /// Processes that there were in the sandbox when it was ended for their number; 0 = it was not.
   std::size_t too_many() const { return too_many_; }
   void restart();
-  /// Called every 50 ms. A stopped warden does not answer: after 2 s it is ended, and so lost.
+  /// Called every 50 ms. A stopped launcher does not answer: after 2 s it is ended, and so lost.
   void watch();
-  /// Closes the socket, so that the warden ends everything; waits for it, at most `patience_ms`.
+  /// Closes the socket, so that the launcher ends everything; waits for it, at most `patience_ms`.
   void shut_down(int patience_ms = 10'000);
 
-  /// The pid on the machine, even if the warden has another one in its sandbox; 0 = not known yet.
-  pid_t warden_pid() const { return sandbox_ ? first_ : warden_.pid; }
+  /// The pid on the machine, even if the launcher has another one in its sandbox; 0 = not known yet.
+  pid_t launcher_pid() const { return sandbox_ ? first_ : launcher_.pid; }
   const std::string& run() const { return run_; }
-  bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == warden_.pid || (first_ != 0 && pid == first_); }
+  bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == launcher_.pid || (first_ != 0 && pid == first_); }
   std::size_t started() const { return next_ - 1; }
 
  private:
@@ -214,12 +214,12 @@ class Link {
   std::string program_, run_;
   std::optional<process::Sandbox> sandbox_;
   nlohmann::json far_;   ///< a host, for kvcts-host
-  Link* host_{nullptr};  ///< of another warden there
+  Link* host_{nullptr};  ///< of another launcher there
   nlohmann::json facts_;
-  std::string failed_;             ///< that warden did not start
-  process::WardenProcess warden_;  ///< for a sandbox: bubblewrap; for a host: kvcts-host
-  pid_t first_{0};                 ///< process 1 of the sandbox
-  process::UniqueFd errors_;       ///< what bubblewrap says
+  std::string failed_;                 ///< that launcher did not start
+  process::LauncherProcess launcher_;  ///< for a sandbox: bubblewrap; for a host: kvcts-host
+  pid_t first_{0};                     ///< process 1 of the sandbox
+  process::UniqueFd errors_;           ///< what bubblewrap says
   process::Channel channel_;
   Loop::Watch watch_{0};
   std::map<std::uint64_t, Child*> children_;

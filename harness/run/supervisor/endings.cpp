@@ -17,7 +17,7 @@ using Kind = Ended::Kind;
 
 /// A worker ended or broke the protocol: describes how, then ends all remaining workers.
 Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
-  if (child.lost() && child.host_lost().empty()) throw Lost{"the warden ended"};
+  if (child.lost() && child.host_lost().empty()) throw Lost{"the launcher ended"};
   Ended ended;
   ended.kind = Kind::crashed;
   ended.phase = phase;
@@ -180,7 +180,7 @@ std::vector<pid_t> Lane::programs_of(const Child& child) const {
   return pids;
 }
 
-/// `home`: the warden of its host.
+/// `home`: the launcher of its host.
 Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind, Link& home) {
   const std::string pid = std::to_string(process);
   std::string reasons;
@@ -272,7 +272,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
              (child->pid() != 0 &&
               (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
     for (const auto& child : workers_->children)
-      ours = ours || (mark.empty() && !child->link().far() && stat->parent == child->link().warden_pid());
+      ours = ours || (mark.empty() && !child->link().far() && stat->parent == child->link().launcher_pid());
     if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }
@@ -281,7 +281,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
 
 Task<void> Lane::look_for_strays(Attempt& a) {
   std::vector<std::string> found = strays(a.last_pid);
-  // Not strays: one that is just ending, or one of the run's own that the warden has not reported yet.
+  // Not strays: one that is just ending, or one of the run's own that the launcher has not reported yet.
   constexpr std::int64_t patience_ms = 2'000;  // on a crowded machine a fork is slow to exec
   for (const std::int64_t until = now_ns() + patience_ms * ns_per_ms;
        now_ns() < until && !(found.empty() && a.orphans.empty());) {

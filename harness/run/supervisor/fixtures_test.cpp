@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "process/warden.hpp"
+#include "process/launcher.hpp"
 #include "run/supervisor/testing/runs.hpp"
 #include "testing/checkout.hpp"
 
@@ -303,7 +303,7 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
           found.push_back(stat.command);
       return found;
     };
-    // A warden with a pending request still starts the process and then ends it: empty once does not mean gone.
+    // A launcher with a pending request still starts the process and then ends it: empty once does not mean gone.
     int quiet = 0;
     for (int i = 0; i < 10'000 && quiet < 150; ++i) {
       quiet = left().empty() ? quiet + 1 : 0;

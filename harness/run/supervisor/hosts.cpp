@@ -97,7 +97,7 @@ Link& Lane::link(std::size_t side) const {
 std::unique_ptr<Link> Lane::new_link(const Attempt& a, std::size_t side) const {
   process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
   if (Link& home = run_.home(side); home.far()) return std::make_unique<Link>(run_.loop, home, std::move(sandbox));
-  return std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(), std::move(sandbox));
+  return std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-launcher", run_.link.run(), std::move(sandbox));
 }
 
 }  // namespace kvcts::supervisor

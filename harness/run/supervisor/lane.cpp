@@ -18,7 +18,7 @@ std::optional<Running> Lane::running() const { return running_; }
 
 void Lane::check_running() const {
   if (run_.stopping) throw Interrupted{};
-  if (run_.link.lost()) throw Lost{"the warden ended"};
+  if (run_.link.lost()) throw Lost{"the launcher ended"};
 }
 
 std::int64_t Lane::limit_ms(const ResolvedCase& resolved, Phase phase) const {
@@ -87,7 +87,7 @@ Task<void> Lane::work() {
       if (lost) recover(*lost);
     }
   } catch (const Interrupted&) {
-    // The warden ends all processes when the run closes its socket.
+    // The launcher ends all processes when the run closes its socket.
   } catch (const Lost&) {
   } catch (...) {  // a handler of the caller
     run_.fail(std::current_exception());

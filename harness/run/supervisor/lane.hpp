@@ -181,7 +181,7 @@ class Lane {
   void enter(Attempt& a, Phase phase);
   void add_output(Attempt& a, Child& child);
   std::string role_of(const Child& child) const;
-  /// For a current worker: the warden in its sandbox, or else that of its host.
+  /// For a current worker: the launcher in its sandbox, or else that of its host.
   Link& link(std::size_t side) const;
   std::unique_ptr<Link> new_link(const Attempt& a, std::size_t side) const;
   Task<std::string> reach_hosts();

@@ -1,4 +1,4 @@
-// Shared by the lanes of a run: jobs and options, the event loop, the warden, and where results go.
+// Shared by the lanes of a run: jobs and options, the event loop, the launcher, and where results go.
 #pragma once
 
 #include <exception>
@@ -19,12 +19,12 @@ namespace kvcts::supervisor {
 
 /// Shared by the lanes of a run.
 struct Run {
-  Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
+  Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& launcher, std::string folder)
       : jobs(all),
         options(how),
         handlers(to),
         loop(events),
-        link(warden),
+        link(launcher),
         programs(std::move(folder)),
         finished(all.count, false) {}
 
@@ -54,7 +54,7 @@ struct Run {
   std::vector<std::unique_ptr<Link>> hosts{};  ///< producer's and consumer's if the run has any; null: this machine
   std::array<int, 2> unreached{};              ///< failed starts in a row
 
-  /// The warden of the host of a side: the producer's is 0.
+  /// The launcher of the host of a side: the producer's is 0.
   Link& home(std::size_t side) { return side < hosts.size() && hosts[side] ? *hosts[side] : link; }
   /// Of both sides: {producer: {host, address, interface}, consumer: ...}. Null if the run has one host.
   nlohmann::json hosts_facts() const;

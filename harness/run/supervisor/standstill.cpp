@@ -8,7 +8,7 @@ using process::CheckerRequest;
 
 namespace {
 
-constexpr std::int64_t stop_patience_ms = 10'000;  // the warden gives up earlier
+constexpr std::int64_t stop_patience_ms = 10'000;  // the launcher gives up earlier
 
 /// Stops workers; whatever happens, they are resumed.
 class Standstill {

@@ -90,7 +90,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   ::signal(SIGPIPE, SIG_IGN);
   const std::string programs = options.programs.empty() ? process::program_folder().string() : options.programs;
   Loop loop;
-  Link link(loop, programs + "/kvcts-warden", new_run_token());
+  Link link(loop, programs + "/kvcts-launcher", new_run_token());
   Run run(jobs, options, handlers, loop, link, programs);
   meet_hosts(run);
 

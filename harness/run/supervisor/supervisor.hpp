@@ -7,7 +7,7 @@
 //
 // Guarantees: on_result is called exactly once per job, from the thread that called run_cases, as soon as the result
 // is final (after the case's memory was watched for late writes). Whatever code under test does, run_cases returns
-// and leaves no process. If the calling process is killed, the warden (process/warden.hpp) ends everything.
+// and leaves no process. If the calling process is killed, the launcher (process/launcher.hpp) ends everything.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct Look {
 
 struct Options {
   int jobs{1};                                          ///< lanes
-  std::string programs;                                 ///< folder of kvcts-warden, -checker, -worker; "" = this program's
+  std::string programs;                                 ///< folder of kvcts-launcher, -checker, -worker; "" = this program's
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< where a case says 0; 0 here = 10 s
   std::int64_t start_deadline_ms{30'000};               ///< for a process to start and load its engine
   std::int64_t checker_deadline_ms{60'000};  ///< at least this for the checker's phases, which run no code under test
@@ -105,7 +105,7 @@ struct Interrupted {};
 /// write: the suite's own engine memcpy copies in the calling thread.
 std::int64_t watch_ms(const ResolvedCase& resolved, const Options& options);
 
-/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors),
+/// Throws std::system_error if the machine cannot run anything at all (no launcher program, no descriptors),
 /// std::runtime_error if a host cannot be reached, and
 /// whatever a handler throws (the run then ends with all its processes; jobs without a result have none).
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers);

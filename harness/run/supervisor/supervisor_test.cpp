@@ -263,9 +263,9 @@ TEST(Supervisor, CheckersKilledFromOutsideChangeNoResult) {
   const NothingLeft nothing_left;
   run_with_kills("kvcts-checker", 300, 5);
 }
-TEST(Supervisor, AWardenKilledFromOutsideChangesNoResult) {
+TEST(Supervisor, ALauncherKilledFromOutsideChangesNoResult) {
   const NothingLeft nothing_left;
-  run_with_kills("kvcts-warden", 300, 3);
+  run_with_kills("kvcts-launcher", 300, 3);
 }
 
 }  // namespace

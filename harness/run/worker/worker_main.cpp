@@ -1,4 +1,4 @@
-// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status
+// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the launcher. Channel: descriptor 3. Status
 // page: descriptor 4.
 #include <execinfo.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ void watch_crashes() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
 
-/// A transfer was reported complete, or blocks of the producer's free: counts it and stands still. The warden then stops
+/// A transfer was reported complete, or blocks of the producer's free: counts it and stands still. The launcher then stops
 /// what else there is, evidence is taken from outside, and all go on.
 void announce(const std::string& freed) {
   std::snprintf(status_page->freed, sizeof(status_page->freed), "%s", freed.c_str());

@@ -1,5 +1,5 @@
-// The warden against children that try to escape: nothing is left after a kill, or after the supervisor's end.
-#include "process/warden.hpp"
+// The launcher against children that try to escape: nothing is left after a kill, or after the supervisor's end.
+#include "process/launcher.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -47,18 +47,18 @@ bool eventually(const std::function<bool()>& condition) {
   return condition();
 }
 
-class WardenTest : public ::testing::Test {
+class LauncherTest : public ::testing::Test {
  protected:
-  WardenTest() : run_(token()) {
+  LauncherTest() : run_(token()) {
     rlimit core{};
     ::getrlimit(RLIMIT_CORE, &core);
-    core.rlim_cur = core.rlim_max;  // so that the test notices if the warden does not forbid core files
+    core.rlim_cur = core.rlim_max;  // so that the test notices if the launcher does not forbid core files
     ::setrlimit(RLIMIT_CORE, &core);
-    WardenProcess warden = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
-    pid_ = warden.pid;
-    channel_ = Channel(std::move(warden.socket));
+    LauncherProcess launcher = start_launcher({checkout::build() + "/bin/kvcts-launcher", run_});
+    pid_ = launcher.pid;
+    channel_ = Channel(std::move(launcher.socket));
   }
-  ~WardenTest() override {
+  ~LauncherTest() override {
     channel_.close();
     ::waitpid(pid_, nullptr, 0);
     EXPECT_TRUE(alive(run_).empty());
@@ -112,7 +112,7 @@ class WardenTest : public ::testing::Test {
   std::vector<json> events_;
 };
 
-TEST_F(WardenTest, ReportsExitStatusSignalsAndUsage) {
+TEST_F(LauncherTest, ReportsExitStatusSignalsAndUsage) {
   spawn(1, "exit 7");
   const json exit = wait_for("exit", 1);
   const int status = exit["status"];
@@ -125,14 +125,14 @@ TEST_F(WardenTest, ReportsExitStatusSignalsAndUsage) {
   EXPECT_EQ(WTERMSIG(other), SIGSEGV);
 }
 
-TEST_F(WardenTest, SaysWhatCannotBeStarted) {
+TEST_F(LauncherTest, SaysWhatCannotBeStarted) {
   channel_.send({{"op", "spawn"}, {"id", 5}, {"argv", {"/nowhere/program"}}, {"mark", run_ + "/0/5"}});
   EXPECT_NE(wait_for("spawn-failed", 5)["text"].get<std::string>().find("No such file"), std::string::npos);
   channel_.send({{"op", "spawn"}, {"id", 6}, {"argv", json::array()}});
   EXPECT_FALSE(wait_for("spawn-failed", 6)["text"].get<std::string>().empty());
 }
 
-TEST_F(WardenTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
+TEST_F(LauncherTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
   const pid_t pid =
       spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
   EXPECT_EQ(read_line(), "b c-" + run_ + "/0/1");
@@ -146,7 +146,7 @@ TEST_F(WardenTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
   EXPECT_EQ(stat->parent, pid_);
 }
 
-TEST_F(WardenTest, KillsOneThatIgnoresEverySignal) {
+TEST_F(LauncherTest, KillsOneThatIgnoresEverySignal) {
   const pid_t pid = spawn(1, "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 1000; done");
   read_line();
   const json killed = kill(1);
@@ -154,7 +154,7 @@ TEST_F(WardenTest, KillsOneThatIgnoresEverySignal) {
   EXPECT_FALSE(process_is_alive(pid));
 }
 
-TEST_F(WardenTest, KillsOneThatIsStopped) {
+TEST_F(LauncherTest, KillsOneThatIsStopped) {
   const pid_t pid = spawn(1, "echo ready; kill -STOP $$");
   read_line();
   ASSERT_TRUE(eventually([&] { return read_stat(pid)->state == 'T'; }));
@@ -162,7 +162,7 @@ TEST_F(WardenTest, KillsOneThatIsStopped) {
   EXPECT_FALSE(process_is_alive(pid));
 }
 
-TEST_F(WardenTest, KillsChildrenThatLeftTheSession) {
+TEST_F(LauncherTest, KillsChildrenThatLeftTheSession) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   const pid_t other = std::stoi(read_line());
   ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->session == other; }));
@@ -170,7 +170,7 @@ TEST_F(WardenTest, KillsChildrenThatLeftTheSession) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(WardenTest, KillsGrandchildrenWhoseParentsAreGone) {
+TEST_F(LauncherTest, KillsGrandchildrenWhoseParentsAreGone) {
   // Double fork and a new session: no chain of parents leads back, but the mark does.
   spawn(1, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
   const pid_t other = std::stoi(read_line());
@@ -179,7 +179,7 @@ TEST_F(WardenTest, KillsGrandchildrenWhoseParentsAreGone) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(WardenTest, KillsOrphansThatWipedTheirEnvironment) {
+TEST_F(LauncherTest, KillsOrphansThatWipedTheirEnvironment) {
   spawn(1, "(setsid env -i sh -c 'sleep 1000 & echo $!' &); sleep 1000");
   const pid_t other = std::stoi(read_line());
   ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
@@ -188,7 +188,7 @@ TEST_F(WardenTest, KillsOrphansThatWipedTheirEnvironment) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(WardenTest, KillsOrphansOfAnUnmarkedToolByTheirGroup) {
+TEST_F(LauncherTest, KillsOrphansOfAnUnmarkedToolByTheirGroup) {
   spawn(1, "(sh -c 'sleep 1000 & echo $!' &); sleep 1000", json::object(), false);
   const pid_t other = std::stoi(read_line());
   ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
@@ -196,7 +196,7 @@ TEST_F(WardenTest, KillsOrphansOfAnUnmarkedToolByTheirGroup) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(WardenTest, LimitsPrivateMemory) {
+TEST_F(LauncherTest, LimitsPrivateMemory) {
   SpawnRequest request;
   request.id = 9;
   request.argv = {"/bin/sh", "-c", "ulimit -d"};
@@ -215,7 +215,7 @@ TEST_F(WardenTest, LimitsPrivateMemory) {
 #endif
 }
 
-TEST_F(WardenTest, KillsStraysAfterTheirWorkerHasGone) {
+TEST_F(LauncherTest, KillsStraysAfterTheirWorkerHasGone) {
   spawn(1, "setsid sleep 1000 & echo $!; exit 0");
   const pid_t other = std::stoi(read_line());
   wait_for("exit", 1);
@@ -225,7 +225,7 @@ TEST_F(WardenTest, KillsStraysAfterTheirWorkerHasGone) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(WardenTest, KillsOneTreeAndLeavesTheOthersAlone) {
+TEST_F(LauncherTest, KillsOneTreeAndLeavesTheOthersAlone) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   const pid_t first_child = std::stoi(read_line());
   const pid_t second = spawn(2, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
@@ -237,14 +237,14 @@ TEST_F(WardenTest, KillsOneTreeAndLeavesTheOthersAlone) {
   EXPECT_TRUE(process_is_alive(second_orphan));
 }
 
-TEST_F(WardenTest, KillsOneThatKeepsForking) {
+TEST_F(LauncherTest, KillsOneThatKeepsForking) {
   spawn(1, "f() { (setsid sh -c 'sleep 0.02' &); }; echo ready; while :; do f; f; sleep 0.01; done");
   read_line();
   EXPECT_TRUE(kill(1)["left"].empty());
   EXPECT_TRUE(alive(run_).empty());
 }
 
-TEST_F(WardenTest, StopsAGroupUntilItIsResumed) {
+TEST_F(LauncherTest, StopsAGroupUntilItIsResumed) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / run_;
   std::filesystem::create_directory(folder);
   const auto counts = [&](const char* name) {
@@ -268,14 +268,14 @@ TEST_F(WardenTest, StopsAGroupUntilItIsResumed) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(WardenTest, StopsOneThatKeepsForking) {
+TEST_F(LauncherTest, StopsOneThatKeepsForking) {
   spawn(1, "while :; do (sleep 0.001; :) & done");
   channel_.send({{"op", "stop"}, {"id", 1}});
   EXPECT_TRUE(wait_for("still", 1)["left"].empty());
   EXPECT_TRUE(kill(1)["left"].empty());
 }
 
-TEST_F(WardenTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
+TEST_F(LauncherTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
   spawn(1, "sleep 60 & kill -STOP $$; kill %1; exit 5");
   wait_for("stopped", 1);
   channel_.send({{"op", "stop"}, {"id", 1}});
@@ -287,7 +287,7 @@ TEST_F(WardenTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
   EXPECT_EQ(WEXITSTATUS(wait_for("exit", 1)["status"].get<int>()), 5);
 }
 
-TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
+TEST_F(LauncherTest, EndsEverythingWhenTheSocketCloses) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   read_line();
   spawn(2, "(setsid env -i sh -c 'sleep 1000 & echo $!' &); sleep 1000");
@@ -299,31 +299,31 @@ TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
   EXPECT_FALSE(process_is_alive(orphan));
 }
 
-TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
+TEST_F(LauncherTest, ItsOwnDeathEndsTheWorkers) {
   const pid_t pid = spawn(1, "echo $TMPDIR; exec sleep 1000");
   const std::filesystem::path folder = read_line();
   ::kill(pid_, SIGKILL);
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
   const std::filesystem::path of_another = std::filesystem::temp_directory_path() / ("kvcts-run-" + token());
   std::filesystem::create_directory(of_another);  // without a lock: its owner is unknown
-  // The dead warden left the other one: the next warden removes it, whether from this test or another.
-  WardenProcess next = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
+  // The dead launcher left the other one: the next launcher removes it, whether from this test or another.
+  LauncherProcess next = start_launcher({checkout::build() + "/bin/kvcts-launcher", run_});
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); }));
   next.socket.reset();
   ::waitpid(next.pid, nullptr, 0);
   EXPECT_TRUE(std::filesystem::remove(of_another));
 }
 
-TEST_F(WardenTest, AnotherRunLeavesItsTemporaryFilesAlone) {
+TEST_F(LauncherTest, AnotherRunLeavesItsTemporaryFilesAlone) {
   spawn(1, "echo $TMPDIR; exec sleep 1000");
   const std::filesystem::path folder = read_line();
-  WardenProcess next = start_warden({checkout::build() + "/bin/kvcts-warden", token()});
+  LauncherProcess next = start_launcher({checkout::build() + "/bin/kvcts-launcher", token()});
   next.socket.reset();
   ::waitpid(next.pid, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder));
 }
 
-TEST_F(WardenTest, TemporaryFilesGoWithTheRun) {
+TEST_F(LauncherTest, TemporaryFilesGoWithTheRun) {
   spawn(1, "touch $TMPDIR/of-one-that-was-killed; echo $TMPDIR; sleep 1000");
   const std::filesystem::path folder = read_line();
   spawn(2, "mkdir $TMPDIR/of-one-that-ended; touch $TMPDIR/of-one-that-ended/file; echo $TMPDIR");
@@ -336,7 +336,7 @@ TEST_F(WardenTest, TemporaryFilesGoWithTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(WardenTest, GarbageFromTheSupervisorEndsTheRun) {
+TEST_F(LauncherTest, GarbageFromTheSupervisorEndsTheRun) {
   const pid_t pid = spawn(1, "echo ready; sleep 1000");
   read_line();
   ASSERT_EQ(::write(channel_.fd(), "\x05\0\0\0hello", 9), 9);
@@ -344,14 +344,14 @@ TEST_F(WardenTest, GarbageFromTheSupervisorEndsTheRun) {
 }
 
 // The supervisor is killed with a worker, an escaped child and its orphan alive: nothing survives.
-TEST(Warden, NothingOutlivesAKilledSupervisor) {
+TEST(Launcher, NothingOutlivesAKilledSupervisor) {
   const std::string run = token();
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t supervisor = ::fork();
   if (supervisor == 0) {
-    WardenProcess warden = start_warden({checkout::build() + "/bin/kvcts-warden", run});
-    Channel channel(std::move(warden.socket));
+    LauncherProcess launcher = start_launcher({checkout::build() + "/bin/kvcts-launcher", run});
+    Channel channel(std::move(launcher.socket));
     SpawnRequest request;
     request.id = 1;
     request.mark = run + "/0/1";

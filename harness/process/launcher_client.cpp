@@ -7,17 +7,17 @@
 #include <cstring>
 #include <system_error>
 
+#include "process/launcher.hpp"
 #include "process/pointers.hpp"
 #include "process/request.hpp"
-#include "process/warden.hpp"
 
 extern char** environ;  // NOLINT
 
 namespace kvcts::process {
 
 nlohmann::json to_json(const SpawnRequest& request) {
-  return {{"op", WardenRequest::spawn}, {"id", request.id},     {"argv", request.argv},
-          {"env", request.environment}, {"mark", request.mark}, {"memory_limit", request.memory_limit}};
+  return {{"op", LauncherRequest::spawn}, {"id", request.id},     {"argv", request.argv},
+          {"env", request.environment},   {"mark", request.mark}, {"memory_limit", request.memory_limit}};
 }
 
 std::string signal_name(int signal) {
@@ -25,7 +25,7 @@ std::string signal_name(int signal) {
   return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
-WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more, int errors) {
+LauncherProcess start_launcher(const std::vector<std::string>& argv, std::span<const int> more, int errors) {
   auto [own, theirs] = socket_pair();
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -48,13 +48,13 @@ WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
   std::vector<std::string> words = argv;
   std::vector<char*> pointers = pointers_to(words);
-  WardenProcess warden;
-  const int error = ::posix_spawn(&warden.pid, pointers[0], &actions, &attributes, pointers.data(), environ);
+  LauncherProcess launcher;
+  const int error = ::posix_spawn(&launcher.pid, pointers[0], &actions, &attributes, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) throw std::system_error(error, std::generic_category(), "starting " + argv[0]);
-  warden.socket = std::move(own);
-  return warden;
+  launcher.socket = std::move(own);
+  return launcher;
 }
 
 std::string first_line_of(int errors) {

@@ -1,10 +1,10 @@
-// The warden: parent of every process of a run. It makes sure that none outlives the run.
+// The launcher: parent of every process of a run. It makes sure that none outlives the run.
 //
 // Guarantee: when kill() of a worker reports nothing left, these are all dead: the worker, its process group and
 // session, everything that descends from it through /proc's chains of parents, and everything started with its mark
 // in the environment (double fork, setsid). When the supervisor's socket closes, the same is done for the whole run.
 // The run has its own folder for temporary files, the TMPDIR of everything it starts; it is removed once all
-// processes have ended, however they ended (scratch_folder.hpp). Linux only: the warden is a child subreaper
+// processes have ended, however they ended (scratch_folder.hpp). Linux only: the launcher is a child subreaper
 // (prctl(2)), so orphans of the run become its children. Children that it did not start and that carry no other
 // worker's mark are strays, whatever they did to their environment.
 //
@@ -42,15 +42,15 @@ inline constexpr std::size_t most_processes = 1024;  ///< in a sandbox
 /// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the
 /// first part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that
 /// forks).
-void run_warden(UniqueFd socket, const std::string& run);
+void run_launcher(UniqueFd socket, const std::string& run);
 
-/// Starts the warden in its own session, so that Ctrl-C reaches the supervisor only. `argv` ends with the program and
+/// Starts the launcher in its own session, so that Ctrl-C reaches the supervisor only. `argv` ends with the program and
 /// the run. `more` become descriptors 4, 5, ...; `errors`, if any, its standard error. Throws std::system_error.
-struct WardenProcess {
+struct LauncherProcess {
   pid_t pid{0};
   UniqueFd socket;
 };
-WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more = {}, int errors = -1);
+LauncherProcess start_launcher(const std::vector<std::string>& argv, std::span<const int> more = {}, int errors = -1);
 
 /// The first line of what a process has written into this memory file, its standard error; "" = nothing.
 std::string first_line_of(int errors);
@@ -59,7 +59,7 @@ std::string first_line_of(int errors);
 struct SpawnRequest {
   std::uint64_t id{0};
   std::vector<std::string> argv;
-  nlohmann::json environment = nlohmann::json::object();  ///< NAME: string, added to the warden's own; null removes
+  nlohmann::json environment = nlohmann::json::object();  ///< NAME: string, added to the launcher's own; null removes
   std::string mark;                                       ///< "<run>/<lane>/<ordinal>", "" = none
   std::uint64_t memory_limit{0};                          ///< bytes of private memory (RLIMIT_DATA); 0 = none
 };

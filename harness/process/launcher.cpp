@@ -1,4 +1,4 @@
-#include "process/warden.hpp"
+#include "process/launcher.hpp"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -89,10 +89,10 @@ void limit(int resource, rlim_t value) {
 }
 
 /// Runs in the child between fork() and execve(). Never returns. `fds` lie above their targets.
-[[noreturn]] void become(const Image& image, const std::vector<int>& fds, pid_t warden, rlim_t memory_limit, int report) {
+[[noreturn]] void become(const Image& image, const std::vector<int>& fds, pid_t launcher, rlim_t memory_limit, int report) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != warden) ::_exit(127);
+  if (::getppid() != launcher) ::_exit(127);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -119,9 +119,9 @@ void limit(int resource, rlim_t value) {
   ::_exit(127);
 }
 
-class Warden {
+class Launcher {
  public:
-  Warden(UniqueFd socket, std::string run) : channel_(std::move(socket)), run_(std::move(run)), self_(::getpid()) {
+  Launcher(UniqueFd socket, std::string run) : channel_(std::move(socket)), run_(std::move(run)), self_(::getpid()) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::signal(SIGPIPE, SIG_IGN);
     sigset_t watched;
@@ -174,16 +174,16 @@ class Warden {
   }
 
   void answer(const Message& request) {
-    const auto op = request_in<WardenRequest>(request.body);
-    if (!op) throw FrameError(FrameFault::malformed, unknown_request<WardenRequest>(request.body));
+    const auto op = request_in<LauncherRequest>(request.body);
+    if (!op) throw FrameError(FrameFault::malformed, unknown_request<LauncherRequest>(request.body));
     switch (*op) {
-      case WardenRequest::spawn:
+      case LauncherRequest::spawn:
         return spawn(request);
-      case WardenRequest::kill:
+      case LauncherRequest::kill:
         return kill(request);
-      case WardenRequest::stop:
+      case LauncherRequest::stop:
         return stop(request);
-      case WardenRequest::resume:
+      case LauncherRequest::resume:
         return resume(request);
     }
   }
@@ -326,7 +326,7 @@ class Warden {
         if (kill.killed.erase(pid) != 0) kill.ended.insert(pid);
       }
       const auto child = children_.find(pid);
-      if (child == children_.end()) continue;  // an orphan of a worker; the warden is now the parent of its children
+      if (child == children_.end()) continue;  // an orphan of a worker; the launcher is now the parent of its children
       const auto micros = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
       channel_.queue({{"event", "exit"},
                       {"id", child->second.id},
@@ -338,7 +338,7 @@ class Warden {
     }
   }
 
-  /// The processes of `all` to kill. Whole run: mark "<run>/" and every descendant of the warden.
+  /// The processes of `all` to kill. Whole run: mark "<run>/" and every descendant of the launcher.
   std::vector<ProcessStat> victims(const std::vector<ProcessStat>& all, const Kill& kill) {
     std::vector<pid_t> roots(kill.roots);
     for (const ProcessStat& stat : all) {
@@ -433,9 +433,9 @@ class Warden {
 
 }  // namespace
 
-void run_warden(UniqueFd socket, const std::string& run) {
+void run_launcher(UniqueFd socket, const std::string& run) {
   const ScratchFolder scratch;
-  Warden(std::move(socket), run).serve();
+  Launcher(std::move(socket), run).serve();
 }
 
 }  // namespace kvcts::process
