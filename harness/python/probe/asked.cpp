@@ -59,7 +59,6 @@ void write_expected(const Question& q, const Bound& bound, const Content& conten
 
 Asked::Asked(const Question& question, std::int64_t wrong_bytes) : question_(question) {
   const kernels::TagKey& key = question.content.key;
-  truth_.arch = truth_.dtype = "";
   truth_.seed = key.seed, truth_.guard_bytes = 0;
   tell_groups();
   bytes_.pass = static_cast<int>(key.pass), bytes_.wrong_bytes = wrong_bytes;
