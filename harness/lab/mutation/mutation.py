@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +32,6 @@ class Target:
     path: str  # the mutated file
     units: list[str]  # translation units compiled with it
     tests: list[str]  # rooms whose tests cover it, quick ones first
-    without: set[str] = field(default_factory=set)  # functions to leave unchanged
 
 
 TARGETS = [
@@ -156,7 +155,7 @@ def sites_of(targets: list[Target]):
 
     mutators, first = [], 1
     for target in targets:
-        mutators.append(Mutator(target.path, (ROOT / target.path).read_bytes(), first, target.without))
+        mutators.append(Mutator(target.path, (ROOT / target.path).read_bytes(), first))
         first = mutators[-1].next
     return mutators
 
