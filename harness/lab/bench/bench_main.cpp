@@ -47,9 +47,8 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   ~Buffers() {
-    for (auto* at : at_) {
+    for (auto* at : at_)
       if (at != nullptr) munmap(at, bytes_);
-    }
   }
   std::span<std::uint8_t> operator[](int which) const { return {at_[which], bytes_}; }
 
@@ -60,9 +59,8 @@ class Buffers {
 
 double available_gib() {
   std::ifstream in("/proc/meminfo");
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; std::getline(in, line);)
     if (line.starts_with("MemAvailable:")) return std::stod(line.substr(13)) / (1 << 20);
-  }
   return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
 }
 

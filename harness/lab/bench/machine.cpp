@@ -17,9 +17,8 @@ namespace {
 
 std::string cpu_model() {
   std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
   return "unknown";
 }
 

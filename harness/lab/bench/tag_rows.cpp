@@ -77,9 +77,8 @@ std::vector<Named> pools(std::size_t room) {
   return out;
 }
 
-void add_rows(Bench& bench) {
-  const std::size_t room = bench.bytes();
-  const auto all = pools(room);
+void add_tag_rows(Bench& bench) {
+  const auto all = pools(bench.bytes());
   for (const auto& [name, what, why] : all) {
     Row row{.name = "generate " + name,
             .against = "memset",
@@ -102,56 +101,45 @@ void add_rows(Bench& bench) {
     };
     row.run = [&bench, what] {
       const auto memory = bench.buffer(0).first(what->bytes);
-      if (kernels::check(memory, what->plane, what->content, {}, 0, 16, bench.threads()).wrong_bytes != 0) {
+      if (kernels::check(memory, what->plane, what->content, {}, 0, 16, bench.threads()).wrong_bytes != 0)
         throw std::logic_error("check() rejects what generate() wrote");
-      }
     };
     row.reference = [&bench, n = what->bytes] { bench.compare(n); };
     bench.add(row);
   }
+}
 
-  Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = static_cast<double>(room)};
-  poison.run = [&bench, key = std::uint64_t{0}]() mutable {
-    kernels::fill_poison(++key, 0, bench.buffer(0), bench.threads());
-  };
+void add_poison_rows(Bench& bench) {
+  const auto whole = static_cast<double>(bench.bytes());
+  Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = whole};
+  poison.run = [&bench, k = std::uint64_t{0}]() mutable { kernels::fill_poison(++k, 0, bench.buffer(0), bench.threads()); };
   poison.reference = [&bench] { bench.set(); };
   bench.add(poison);
-
-  Row poison_check{.name = "check poison", .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(room)};
-  poison_check.prepare = [&bench] {
-    kernels::fill_poison(1, 0, bench.buffer(0), bench.threads());
-    bench.copy();
-  };
+  Row poison_check{.name = "check poison", .against = "memcmp", .target = 0.8, .bytes = whole};
+  poison_check.prepare = [&bench] { kernels::fill_poison(1, 0, bench.buffer(0), bench.threads()), bench.copy(); };
   poison_check.run = [&bench] {
-    if (kernels::check_poison(1, 0, bench.buffer(0), 16, bench.threads()).wrong_bytes != 0) {
+    if (kernels::check_poison(1, 0, bench.buffer(0), 16, bench.threads()).wrong_bytes != 0)
       throw std::logic_error("check_poison() rejects what fill_poison() wrote");
-    }
   };
   poison_check.reference = [&bench] { bench.compare(); };
   bench.add(poison_check);
+}
 
-  const auto equal = [&bench] {
-    bench.set();
-    bench.copy();
-  };
-  Row compare{.name = "compare two buffers",
-              .against = "memcmp",
-              .target = 0.8,
-              .bytes = static_cast<double>(room),
-              .prepare = equal};
+void add_rows(Bench& bench) {
+  add_tag_rows(bench), add_poison_rows(bench);
+  const auto whole = static_cast<double>(bench.bytes());
+  const auto equal = [&bench] { bench.set(), bench.copy(); };
+  Row compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = whole, .prepare = equal};
   compare.run = [&bench] {
     if (kernels::compare(bench.buffer(0), bench.buffer(1), 16, bench.threads()).wrong_bytes != 0)
       throw std::logic_error("equal buffers differ");
   };
   compare.reference = [&bench] { bench.compare(); };
   bench.add(compare);
-
   if (bench.threads() == 1) {
-    Row digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = static_cast<double>(room)};
+    Row digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = whole};
     digest.run = [&bench, sum = std::uint64_t{0}]() mutable { sum += kernels::digest(bench.buffer(0)); };
-    digest.reference = [&bench, sum = std::uint64_t{0}]() mutable {
-      sum += XXH3_64bits(bench.buffer(0).data(), bench.bytes());
-    };
+    digest.reference = [&bench, s = std::uint64_t{0}]() mutable { s += XXH3_64bits(bench.buffer(0).data(), bench.bytes()); };
     bench.add(digest);
   }
 }

@@ -1,7 +1,6 @@
 #include "lab/random_faults/generator.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 
@@ -18,10 +17,10 @@ class Maker {
   RandomCase make(int faults) {
     shape();
     RandomCase out;
-    std::vector<std::function<bool(RandomCase&)>> all = transformations();
+    std::vector<Transformation> all = transformations();
     for (int i = 0, tries = 0; i < faults && tries < 200; ++tries) {
       const std::size_t k = pick(all.size());
-      if (!all[k](out)) continue;
+      if (!(this->*all[k])(out)) continue;
       all.erase(all.begin() + static_cast<std::ptrdiff_t>(k));
       ++i;
     }
@@ -73,6 +72,15 @@ class Maker {
                {"tokens", tokens_}}}};
     case_["memory"] = {{"P", {{"side", "producer"}, {"template", source_}, {"guard_below", 256}, {"guard_above", 256}}},
                        {"D", {{"template", destination_}, {"guard_below", 256}, {"guard_above", 256}}}};
+    request_blocks();
+    add("write", "write-a", {{"request", "A"}, {"to", "P"}});
+    add("write", "write-b", {{"request", "B"}, {"to", "P"}});
+    kind_ = one_of<std::string>({"move", "move", "move", "read", "decode", "store", "reuse", "registered", "pieces"});
+    add_transfer();
+    if (chance(30)) add("complete", "complete-a", {{"request", "A"}, {"fields", {{"status", "done"}}}}), completes_ = true;
+  }
+
+  void request_blocks() {
     const std::int64_t count = (tokens_ + block_size_ - 1) / block_size_;
     const auto p = ids(count + 2, blocks_), d = ids(count + 2, blocks_);
     source_ids_ = {p.begin(), p.begin() + static_cast<std::ptrdiff_t>(count)},
@@ -80,9 +88,9 @@ class Maker {
     other_ids_ = {p.begin() + static_cast<std::ptrdiff_t>(count), p.end()};
     case_["requests"] = {{"A", {{"tokens", tokens_}, {"blocks", {{"P", source_ids_}, {"D", destination_ids_}}}}},
                          {"B", {{"tokens", block_size_ + 1}, {"generation", 2}, {"blocks", {{"P", other_ids_}}}}}};
-    add("write", "write-a", {{"request", "A"}, {"to", "P"}});
-    add("write", "write-b", {{"request", "B"}, {"to", "P"}});
-    kind_ = one_of<std::string>({"move", "move", "move", "read", "decode", "store", "reuse", "registered", "pieces"});
+  }
+
+  void add_transfer() {
     if (kind_ == "registered") {
       for (const char* memory : {"P", "D"}) {
         json step = json::object();
@@ -97,10 +105,9 @@ class Maker {
       add("put", "put-b", {{"store", "S"}, {"request", "B"}, {"from", "P"}, {"key", key_b}});
       add("get", "get-a", {{"store", "S"}, {"request", "A"}, {"to", "D"}, {"key", key_a}});
     } else if (kind_ == "pieces") {
-      const std::int64_t half = block_size_;
-      add("move", "move-1", {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", "0.." + std::to_string(half)}});
-      add("move", "move-2",
-          {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", std::to_string(half) + ".." + std::to_string(tokens_)}});
+      const std::string cut = std::to_string(block_size_), end = std::to_string(tokens_);
+      add("move", "move-1", {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", "0.." + cut}});
+      add("move", "move-2", {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", cut + ".." + end}});
     } else {
       add("move", "move-a", {{"request", "A"}, {"from", "P"}, {"to", "D"}});
     }
@@ -113,7 +120,6 @@ class Maker {
     }
     if (kind_ == "read" || kind_ == "decode")
       add("read", "read-a", {{"request", "A"}, {"from", "D"}, {"decode", kind_ == "decode"}});
-    if (chance(30)) add("complete", "complete-a", {{"request", "A"}, {"fields", {{"status", "done"}}}}), completes_ = true;
   }
 
   void add(const std::string& op, const std::string& name, json body) {
@@ -123,11 +129,9 @@ class Maker {
     case_["steps"].push_back(std::move(step));
   }
   json* body_of(const std::string& name) {
-    for (json& step : case_["steps"]) {
-      for (auto& [op, body] : step.items()) {
+    for (json& step : case_["steps"])
+      for (auto& [op, body] : step.items())
         if (body.value("name", "") == name) return &body;
-      }
-    }
     return nullptr;
   }
   // One `actually` per step: two faults go to two steps, or to two keys of one.
@@ -172,201 +176,212 @@ class Maker {
     if (moves()) ends.push_back({"move-a", "from", source_}), ends.push_back({"move-a", "to", destination_});
     if (kind_ == "store") ends.push_back({"put-a", "from", source_}), ends.push_back({"get-a", "to", destination_});
     if (!reader().empty()) ends.push_back({"read-a", "from", destination_});
-    if (ends.empty()) return {};
-    return ends[pick(ends.size())];
+    return ends.empty() ? End{} : ends[pick(ends.size())];
   }
 
-  static std::vector<std::string> letters_of(const std::string& order) {
-    std::vector<std::string> out;
-    for (const char c : order) {
-      if (c != ' ') out.emplace_back(1, c);
-    }
-    return out;
-  }
   static bool one_plane(const std::string& order) { return order.find("K x") == std::string::npos; }
 
-  std::vector<std::function<bool(RandomCase&)>> transformations() {
+  // A layout is read with two of its axes exchanged.
+  bool permute_axes(RandomCase& out) {
+    const End e = end();
+    if (e.step.empty() || !one_plane(e.order)) return false;
+    const std::size_t lists = e.order.starts_with("L x") ? 4 : 0, axes = (e.order.size() - lists + 1) / 2;
+    const std::size_t a = pick(axes - 1), b = pick(axes - 1);
+    if (a == b) return false;
+    std::string now = e.order;
+    char &one = now[lists + 2 * a], &other = now[lists + 2 * b];
+    const bool kv = one == 'K' || other == 'K';
+    if (kv && (a > b ? a - b : b - a) > 1) return false;  // K exchanged with an axis across others: two changes at once
+    std::swap(one, other);
+    return patch(out, e.step, {{e.key, {{"template", now}}}},
+                 kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted, e.order + " taken for " + now);
+  }
+  // One stride of a layout is wrong.
+  bool change_stride(RandomCase& out) {
+    const End e = end();
+    if (e.step.empty() || !one_plane(e.order)) return false;
+    const std::string axis = one_of<std::string>({"block", "slot", "head"});
+    const std::int64_t width = dtype_ == "fp32" ? 4 : dtype_ == "bf16" || dtype_ == "fp16" ? 2 : 1;
+    const std::int64_t row = head_dim_ * width / (dtype_ == "int4" ? 2 : 1);
+    const std::int64_t stride =
+        row * one_of<std::int64_t>({1, 2, 3, 4, 6, 8, heads_, block_size_, heads_ * block_size_, 2 * heads_ * block_size_});
+    return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, FaultClass::wrong_stride,
+                 axis + " stride " + std::to_string(stride));
+  }
+  // A cache is read with blocks of half or double the size.
+  bool change_block_size(RandomCase& out) {
+    const End e = end();
+    if (e.step.empty()) return false;
+    const bool finer = chance(50);
+    if (finer && block_size_ % 2 != 0) return false;
+    return patch(
+        out, e.step,
+        {{e.key,
+          {{"geometry",
+            {{"block_size", finer ? block_size_ / 2 : block_size_ * 2}, {"blocks", finer ? blocks_ * 2 : blocks_ / 2}}}}}},
+        FaultClass::wrong_block_size, finer ? "finer blocks" : "coarser blocks");
+  }
+  // Heads come from other heads: a wrong mapping of shards.
+  bool shift_heads(RandomCase& out) {
+    if (!moves()) return false;
+    std::vector<std::int64_t> to(static_cast<std::size_t>(heads_)), from;
+    std::iota(to.begin(), to.end(), 0);
+    const std::int64_t shift = between(1, heads_ - 1);
+    for (const auto h : to) from.push_back(chance(50) ? (h + shift) % heads_ : h / 2);
+    return patch(out, "move-a", {{"heads", from}, {"to_heads", to}}, FaultClass::head_shard_mapping, "heads shifted");
+  }
+  // One layer is not moved.
+  bool drop_layer(RandomCase& out) {
+    if (!moves() || layers_ < 2) return false;
+    const std::int64_t gone = between(0, layers_ - 1);
+    std::vector<std::int64_t> left;
+    for (std::int64_t l = 0; l < layers_; ++l)
+      if (l != gone) left.push_back(l);
+    return patch(out, "move-a", {{"layers", left}}, FaultClass::layer_missing, "a layer is missing");
+  }
+  // Layers arrive in other layers.
+  bool rotate_layers(RandomCase& out) {
+    if (!moves() || layers_ < 2) return false;
+    std::vector<std::int64_t> to(static_cast<std::size_t>(layers_));
+    std::iota(to.begin(), to.end(), 0);
+    std::vector<std::int64_t> from = to;
+    std::rotate(from.begin(), from.begin() + between(1, layers_ - 1), from.end());
+    return patch(out, "move-a", {{"layers", from}, {"to_layers", to}}, FaultClass::layer_misrouted, "layers rotated");
+  }
+  // K and V are exchanged, or K is used for both.
+  bool confuse_keys_and_values(RandomCase& out) {
+    if (!moves()) return false;
+    const bool swapped = chance(30);
+    return patch(out, "move-a", {{"kv", swapped ? json{"V", "K"} : json{"K", "K"}}, {"to_kv", {"K", "V"}}},
+                 swapped ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing,
+                 swapped ? "K and V exchanged" : "K used for V");
+  }
+  // Scales of a quantized cache are not moved, not applied, or applied twice.
+  bool lose_scales(RandomCase& out) {
+    if (dtype_ != "fp8_per_token_head") return false;
+    if (kind_ == "decode")
+      return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, FaultClass::scale_lost, "scales");
+    return moves() && patch(out, "move-a", {{"parts", "data"}}, FaultClass::scale_lost, "scales not moved");
+  }
+  // Scales are read or written at a wrong offset.
+  bool misplace_scales(RandomCase& out) {
+    return dtype_ == "fp8_per_token_head" && moves() &&
+           patch(out, "move-a",
+                 {{one_of<std::string>({"from", "to"}), {{"scale_offset", 4 * between(1, heads_ * block_size_)}}}},
+                 FaultClass::scale_misplaced, "scales off");
+  }
+  // A reader decodes another dtype of the same width.
+  bool misread_dtype(RandomCase& out) {
+    if (kind_ != "decode") return false;
+    static const std::map<std::string, std::vector<std::string>> same{{"bf16", {"fp16"}},
+                                                                      {"fp16", {"bf16"}},
+                                                                      {"fp8_e4m3", {"fp8_e5m2", "fp8_e4m3fnuz"}},
+                                                                      {"fp8_e5m2", {"fp8_e4m3", "fp8_e5m2fnuz"}},
+                                                                      {"int8", {"uint8"}}};
+    const auto others = same.find(dtype_);
+    if (others == same.end()) return false;
+    return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, FaultClass::dtype_reinterpreted,
+                 "another dtype");
+  }
+  // Elements of a packed dtype are counted as bytes: half a row moves.
+  bool halve_packed_rows(RandomCase& out) {
+    return dtype_ == "int4" && moves() &&
+           patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, FaultClass::packed_dim_misread,
+                 "half a packed row");
+  }
+  // A move is carried out after its blocks were given to another request.
+  bool move_after_reuse(RandomCase& out) {
+    return kind_ == "reuse" &&
+           patch(out, "move-a", {{"after", "move-c"}, {"reads", "issue"}}, FaultClass::stale_block, "a late write");
+  }
+  // A read comes after its blocks were given to another request.
+  bool read_after_reuse(RandomCase& out) {
+    return kind_ == "reuse" && patch(out, "read-a", {{"after", "move-c"}}, FaultClass::stale_block, "a late read");
+  }
+  // A move starts before its source is written.
+  bool move_before_write(RandomCase& out) {
+    return moves() &&
+           patch(out, "move-a", {{"before", "write-a"}}, FaultClass::read_before_ready, "moved before it was written");
+  }
+  // A read comes before the data have arrived.
+  bool read_before_move(RandomCase& out) {
+    return !reader().empty() &&
+           patch(out, "read-a", {{"before", "move-a"}}, FaultClass::read_before_ready, "read before it came");
+  }
+  // A block table is reversed, rotated, taken for consecutive blocks, or has one wrong id.
+  bool change_block_ids(RandomCase& out) {
+    std::string step = moves() ? "move-a" : kind_ == "store" ? "put-a" : "";
+    if (step.empty()) return false;
+    std::vector<std::int64_t> list = source_ids_;
+    switch (between(0, 3)) {
+      case 0:
+        std::reverse(list.begin(), list.end());
+        break;
+      case 1:
+        std::rotate(list.begin(), list.begin() + 1, list.end());
+        break;
+      case 2:
+        for (std::size_t i = 0; i < list.size(); ++i)
+          list[i] = std::min(source_ids_[0] + static_cast<std::int64_t>(i), blocks_ - 1);
+        break;
+      default:
+        list[pick(list.size())] = other_ids_[0];
+    }
+    if (list == source_ids_) return false;
+    return patch(out, step, {{"from_blocks", list}}, FaultClass::wrong_block_id, "other ids");
+  }
+  // The last tokens are not moved.
+  bool move_fewer_tokens(RandomCase& out) {
+    return moves() && patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}},
+                            FaultClass::truncated, "fewer tokens");
+  }
+  // A read goes beyond the tokens of its request.
+  bool read_more_tokens(RandomCase& out) {
+    if (reader().empty()) return false;
+    const std::int64_t room = static_cast<std::int64_t>(destination_ids_.size()) * block_size_;
+    if (room <= tokens_) return false;
+    return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}}, FaultClass::over_read,
+                 "more tokens");
+  }
+  // Source and destination of a move are exchanged.
+  bool reverse_direction(RandomCase& out) {
+    return moves() && patch(out, "move-a", {{"from", "D"}, {"to", "P"}}, FaultClass::copy_direction, "exchanged");
+  }
+  // A move does not happen, whether or not its completion is reported.
+  bool skip_move(RandomCase& out) {
+    return moves() && kind_ != "reuse" &&
+           skip(out, "move-a", completes_ ? FaultClass::false_success : FaultClass::silently_skipped);
+  }
+  // One piece of a move does not happen.
+  bool skip_piece(RandomCase& out) {
+    return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), FaultClass::truncated);
+  }
+  // A memory is not registered.
+  bool skip_registration(RandomCase& out) {
+    return kind_ == "registered" && chance(50) &&
+           skip(out, one_of<std::string>({"register-P", "register-D"}), FaultClass::registration_missing_region);
+  }
+  // Keys of stored objects leave out the dtype.
+  bool drop_dtype_from_keys(RandomCase& out) {
+    if (kind_ != "store") return false;
+    bool good = false;
+    RandomCase scratch;
+    for (const char* step : {"put-a", "put-b", "get-a"})
+      good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, FaultClass::none, "") || good;
+    if (good) out.classes.emplace_back(FaultClass::identity_collision), out.words.emplace_back("keys without dtype");
+    return good;
+  }
+
+  using Transformation = bool (Maker::*)(RandomCase&);
+  // What a seed draws depends on their order and number.
+  static std::vector<Transformation> transformations() {
     return {
-        [this](RandomCase& out) {  // axes in another order
-          const End e = end();
-          if (e.step.empty() || !one_plane(e.order)) return false;
-          const std::size_t lists = e.order.starts_with("L x") ? 4 : 0;
-          const std::string list = e.order.substr(0, lists);
-          std::vector<std::string> axes = letters_of(e.order.substr(lists));
-          const std::size_t a = pick(axes.size() - 1), b = pick(axes.size() - 1);
-          if (a == b) return false;
-          const bool kv = axes[a] == "K" || axes[b] == "K";
-          if (kv && (a > b ? a - b : b - a) > 1)
-            return false;  // K exchanged with an axis across others: two changes at once
-          std::swap(axes[a], axes[b]);
-          std::string now = list;
-          for (const auto& axis : axes) now += axis + " ";
-          now.pop_back();
-          return patch(out, e.step, {{e.key, {{"template", now}}}},
-                       kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted, e.order + " taken for " + now);
-        },
-        [this](RandomCase& out) {  // a stride
-          const End e = end();
-          if (e.step.empty() || !one_plane(e.order)) return false;
-          const std::string axis = one_of<std::string>({"block", "slot", "head"});
-          const std::int64_t width = dtype_ == "fp32" ? 4 : dtype_ == "bf16" || dtype_ == "fp16" ? 2 : 1;
-          const std::int64_t row = head_dim_ * width / (dtype_ == "int4" ? 2 : 1);
-          const std::int64_t stride = row * one_of<std::int64_t>({1, 2, 3, 4, 6, 8, heads_, block_size_,
-                                                                  heads_ * block_size_, 2 * heads_ * block_size_});
-          return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, FaultClass::wrong_stride,
-                       axis + " stride " + std::to_string(stride));
-        },
-        [this](RandomCase& out) {  // blocks of another size
-          const End e = end();
-          if (e.step.empty()) return false;
-          const bool finer = chance(50);
-          const std::int64_t k = 2;
-          if (finer && block_size_ % k != 0) return false;
-          return patch(out, e.step,
-                       {{e.key,
-                         {{"geometry",
-                           {{"block_size", finer ? block_size_ / k : block_size_ * k},
-                            {"blocks", finer ? blocks_ * k : blocks_ / k}}}}}},
-                       FaultClass::wrong_block_size, finer ? "finer blocks" : "coarser blocks");
-        },
-        [this](RandomCase& out) {  // heads
-          if (!moves()) return false;
-          std::vector<std::int64_t> to(static_cast<std::size_t>(heads_)), from;
-          std::iota(to.begin(), to.end(), 0);
-          const std::int64_t shift = between(1, heads_ - 1);
-          for (const auto h : to) from.push_back(chance(50) ? (h + shift) % heads_ : h / 2);
-          return patch(out, "move-a", {{"heads", from}, {"to_heads", to}}, FaultClass::head_shard_mapping, "heads shifted");
-        },
-        [this](RandomCase& out) {
-          if (!moves() || layers_ < 2) return false;
-          const std::int64_t gone = between(0, layers_ - 1);
-          std::vector<std::int64_t> left;
-          for (std::int64_t l = 0; l < layers_; ++l) {
-            if (l != gone) left.push_back(l);
-          }
-          return patch(out, "move-a", {{"layers", left}}, FaultClass::layer_missing, "a layer is missing");
-        },
-        [this](RandomCase& out) {
-          if (!moves() || layers_ < 2) return false;
-          std::vector<std::int64_t> to(static_cast<std::size_t>(layers_));
-          std::iota(to.begin(), to.end(), 0);
-          std::vector<std::int64_t> from = to;
-          std::rotate(from.begin(), from.begin() + between(1, layers_ - 1), from.end());
-          return patch(out, "move-a", {{"layers", from}, {"to_layers", to}}, FaultClass::layer_misrouted, "layers rotated");
-        },
-        [this](RandomCase& out) {
-          if (!moves()) return false;
-          const bool swapped = chance(30);
-          return patch(out, "move-a", {{"kv", swapped ? json{"V", "K"} : json{"K", "K"}}, {"to_kv", {"K", "V"}}},
-                       swapped ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing,
-                       swapped ? "K and V exchanged" : "K used for V");
-        },
-        [this](RandomCase& out) {
-          if (dtype_ != "fp8_per_token_head") return false;
-          if (kind_ == "decode")
-            return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, FaultClass::scale_lost, "scales");
-          if (moves()) return patch(out, "move-a", {{"parts", "data"}}, FaultClass::scale_lost, "scales not moved");
-          return false;
-        },
-        [this](RandomCase& out) {
-          if (dtype_ != "fp8_per_token_head" || !moves()) return false;
-          return patch(out, "move-a",
-                       {{one_of<std::string>({"from", "to"}), {{"scale_offset", 4 * between(1, heads_ * block_size_)}}}},
-                       FaultClass::scale_misplaced, "scales off");
-        },
-        [this](RandomCase& out) {
-          if (kind_ != "decode") return false;
-          static const std::map<std::string, std::vector<std::string>> same{{"bf16", {"fp16"}},
-                                                                            {"fp16", {"bf16"}},
-                                                                            {"fp8_e4m3", {"fp8_e5m2", "fp8_e4m3fnuz"}},
-                                                                            {"fp8_e5m2", {"fp8_e4m3", "fp8_e5m2fnuz"}},
-                                                                            {"int8", {"uint8"}}};
-          const auto others = same.find(dtype_);
-          if (others == same.end()) return false;
-          return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, FaultClass::dtype_reinterpreted,
-                       "another dtype");
-        },
-        [this](RandomCase& out) {
-          if (dtype_ != "int4" || !moves()) return false;
-          return patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, FaultClass::packed_dim_misread,
-                       "half a packed row");
-        },
-        [this](RandomCase& out) {
-          if (kind_ != "reuse") return false;
-          return patch(out, "move-a", {{"after", "move-c"}, {"reads", "issue"}}, FaultClass::stale_block, "a late write");
-        },
-        [this](RandomCase& out) {
-          if (kind_ != "reuse") return false;
-          return patch(out, "read-a", {{"after", "move-c"}}, FaultClass::stale_block, "a late read");
-        },
-        [this](RandomCase& out) {
-          if (!moves()) return false;
-          return patch(out, "move-a", {{"before", "write-a"}}, FaultClass::read_before_ready, "moved before it was written");
-        },
-        [this](RandomCase& out) {
-          if (reader().empty()) return false;
-          return patch(out, "read-a", {{"before", "move-a"}}, FaultClass::read_before_ready, "read before it came");
-        },
-        [this](RandomCase& out) {
-          std::string step = moves() ? "move-a" : kind_ == "store" ? "put-a" : "";
-          if (step.empty()) return false;
-          std::vector<std::int64_t> list = source_ids_;
-          switch (between(0, 3)) {
-            case 0:
-              std::reverse(list.begin(), list.end());
-              break;
-            case 1:
-              std::rotate(list.begin(), list.begin() + 1, list.end());
-              break;
-            case 2:
-              for (std::size_t i = 0; i < list.size(); ++i)
-                list[i] = std::min(source_ids_[0] + static_cast<std::int64_t>(i), blocks_ - 1);
-              break;
-            default:
-              list[pick(list.size())] = other_ids_[0];
-          }
-          if (list == source_ids_) return false;
-          return patch(out, step, {{"from_blocks", list}}, FaultClass::wrong_block_id, "other ids");
-        },
-        [this](RandomCase& out) {
-          if (!moves()) return false;
-          return patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}}, FaultClass::truncated,
-                       "fewer tokens");
-        },
-        [this](RandomCase& out) {
-          if (reader().empty()) return false;
-          const std::int64_t room = static_cast<std::int64_t>(destination_ids_.size()) * block_size_;
-          if (room <= tokens_) return false;
-          return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}},
-                       FaultClass::over_read, "more tokens");
-        },
-        [this](RandomCase& out) {
-          if (!moves()) return false;
-          return patch(out, "move-a", {{"from", "D"}, {"to", "P"}}, FaultClass::copy_direction, "exchanged");
-        },
-        [this](RandomCase& out) {
-          return moves() && kind_ != "reuse" &&
-                 skip(out, "move-a", completes_ ? FaultClass::false_success : FaultClass::silently_skipped);
-        },
-        [this](RandomCase& out) {
-          return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), FaultClass::truncated);
-        },
-        [this](RandomCase& out) {
-          if (kind_ != "registered") return false;
-          if (chance(50))
-            return skip(out, one_of<std::string>({"register-P", "register-D"}), FaultClass::registration_missing_region);
-          return false;
-        },
-        [this](RandomCase& out) {
-          if (kind_ != "store") return false;
-          bool good = false;
-          RandomCase scratch;
-          for (const char* step : {"put-a", "put-b", "get-a"})
-            good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, FaultClass::none, "") || good;
-          if (!good) return false;
-          out.classes.emplace_back(FaultClass::identity_collision), out.words.emplace_back("keys without dtype");
-          return true;
-        },
+        &Maker::permute_axes,      &Maker::change_stride,     &Maker::change_block_size,       &Maker::shift_heads,
+        &Maker::drop_layer,        &Maker::rotate_layers,     &Maker::confuse_keys_and_values, &Maker::lose_scales,
+        &Maker::misplace_scales,   &Maker::misread_dtype,     &Maker::halve_packed_rows,       &Maker::move_after_reuse,
+        &Maker::read_after_reuse,  &Maker::move_before_write, &Maker::read_before_move,        &Maker::change_block_ids,
+        &Maker::move_fewer_tokens, &Maker::read_more_tokens,  &Maker::reverse_direction,       &Maker::skip_move,
+        &Maker::skip_piece,        &Maker::skip_registration, &Maker::drop_dtype_from_keys,
     };
   }
 

@@ -150,6 +150,56 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   }
 }
 
+/// A line for each class. Returns the sum of the single faults, with the pairs that were not caught.
+Row print_classes(const Tally& tally) {
+  Row all;
+  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}{:>10}\n", "class", "cases", "same map", "caught", "named", "named %",
+             "preceded");
+  for (const auto& [label, row] : tally.rows) {
+    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9.1f}{:>10}\n", label, row.cases, row.same_map, row.caught, row.named,
+               row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0, row.preceded);
+    if (label == "pairs") {
+      if (row.caught + row.same_map != row.cases) all.cases += row.cases - row.caught - row.same_map;
+      continue;
+    }
+    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named,
+        all.preceded += row.preceded;
+  }
+  return all;
+}
+
+double share_named(const Row& all) {
+  return all.caught ? static_cast<double>(all.named) / static_cast<double>(all.caught) : 1;
+}
+
+void print_sums(const Row& all, Tally& tally, ThroughEngine* engine, double target) {
+  fmt::print("single faults: {} of {} caught where the map differs, {:.2f} % named\n", all.caught, all.cases - all.same_map,
+             share_named(all) * 100);
+  fmt::print(
+      "target: {} %; preceded: {} single faults more, of which another class explains every byte and comes first by "
+      "precedence\n",
+      target, all.preceded);
+  fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms,
+             tally.broken);
+  fmt::print("what happened: said of 99 % of the wrong bytes in {} of {} failures, with at most four findings in {}\n",
+             tally.said, tally.with_wrong_bytes, tally.said_shortly);
+  std::sort(tally.ms.begin(), tally.ms.end());
+  if (!tally.ms.empty())
+    fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n",
+               tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
+  if (engine)
+    fmt::print(
+        "{}: {} of {} cases are reported identically; {} lists of {} copies with {} bytes went through the "
+        "engine, {} copies were left out\n",
+        engine->path(), tally.compared - tally.unlike, tally.compared, engine->lists, engine->copies, engine->moved_bytes,
+        engine->left_out);
+}
+
+bool on_target(const Row& all, const Tally& tally, const ThroughEngine* engine, double target) {
+  return tally.unlike == 0 && (!engine || engine->moved_bytes > 0) && tally.broken == 0 &&
+         all.cases == all.same_map + all.caught && tally.false_alarms == 0 && share_named(all) * 100 >= target;
+}
+
 }  // namespace
 }  // namespace kvcts::script
 
@@ -175,8 +225,7 @@ int main(int argc, char** argv) {
   app.add_flag("--show", show, "print unnamed faults");
   CLI11_PARSE(app, argc, argv);
   if (!only.empty()) {
-    const auto random = random_case(std::stoull(only), 1);
-    std::cout << random.document.dump(1) << "\n";
+    std::cout << random_case(std::stoull(only), 1).document.dump(1) << "\n";
     return 0;
   }
   const kvcts::catalogue::Catalogue catalogue{std::filesystem::path(cases)};
@@ -191,65 +240,25 @@ int main(int argc, char** argv) {
   }
   Tally tally;
   if (!verdicts.empty()) tally.verdicts.open(verdicts);
-  for (std::int64_t i = 0; i < correct; ++i)
-    run_one(seed + static_cast<std::uint64_t>(i), 0, catalogue, tally, show, engine.get());
-  for (std::int64_t i = 0; i < single; ++i)
-    run_one(seed + 1'000'000 + static_cast<std::uint64_t>(i), 1, catalogue, tally, show, engine.get());
-  for (std::int64_t i = 0; i < pairs; ++i)
-    run_one(seed + 2'000'000 + static_cast<std::uint64_t>(i), 2, catalogue, tally, show, engine.get());
+  for (const auto& [faults, cases_of] : {std::pair{0, correct}, {1, single}, {2, pairs}})
+    for (std::int64_t i = 0; i < cases_of; ++i)
+      run_one(seed + static_cast<std::uint64_t>(faults * 1'000'000 + i), faults, catalogue, tally, show, engine.get());
 
-  if (show) {
+  if (show)
     for (const auto& miss : tally.misses) std::cout << miss << "\n";
-  }
-  Row all;
-  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}{:>10}\n", "class", "cases", "same map", "caught", "named", "named %",
-             "preceded");
-  for (const auto& [label, row] : tally.rows) {
-    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9.1f}{:>10}\n", label, row.cases, row.same_map, row.caught, row.named,
-               row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0, row.preceded);
-    if (label == "pairs") {
-      if (row.caught + row.same_map != row.cases) all.cases += row.cases - row.caught - row.same_map;
-      continue;
-    }
-    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named,
-        all.preceded += row.preceded;
-  }
+  const Row all = print_classes(tally);
   if (!record.empty()) std::ofstream(record) << record_of(tally).dump() << "\n";
-  std::sort(tally.ms.begin(), tally.ms.end());
-  const double named = all.caught ? static_cast<double>(all.named) / static_cast<double>(all.caught) : 1;
-  const std::int64_t missed = all.cases - all.same_map - all.caught;
-  fmt::print("single faults: {} of {} caught where the map differs, {:.2f} % named\n", all.caught, all.cases - all.same_map,
-             named * 100);
-  fmt::print(
-      "target: {} %; preceded: {} single faults more, of which another class explains every byte and comes first by "
-      "precedence\n",
-      single_target, all.preceded);
-  fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms,
-             tally.broken);
-  fmt::print("what happened: said of 99 % of the wrong bytes in {} of {} failures, with at most four findings in {}\n",
-             tally.said, tally.with_wrong_bytes, tally.said_shortly);
-  if (!tally.ms.empty())
-    fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n",
-               tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
-  if (engine) {
-    fmt::print(
-        "{}: {} of {} cases are reported identically; {} lists of {} copies with {} bytes went through the "
-        "engine, {} copies were left out\n",
-        engine->path(), tally.compared - tally.unlike, tally.compared, engine->lists, engine->copies, engine->moved_bytes,
-        engine->left_out);
-  }
-  const bool alike = tally.unlike == 0 && (!engine || engine->moved_bytes > 0);
+  print_sums(all, tally, engine.get(), single_target);
+  const bool good = on_target(all, tally, engine.get(), single_target);
   if (tally.broken > 0)
     std::cerr << "kvcts-random-faults: expected documents that the language accepts, found " << tally.broken
               << " refused ones: fix random_faults/generator.cpp or the parser\n";
-  const int status =
-      alike && tally.broken == 0 && missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target ? 0 : 1;
   if (engine) {
     // Libraries in NIXL's wheel (1.5.1: libnl-route) may crash in their destructors when the process exits.
     engine.reset();
     std::fflush(nullptr);
     std::cout.flush();
-    std::_Exit(status);
+    std::_Exit(good ? 0 : 1);
   }
-  return status;
+  return good ? 0 : 1;
 }

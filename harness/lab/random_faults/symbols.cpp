@@ -93,9 +93,8 @@ class Player {
       }
       case Op::Kind::check: {
         Symbols own;
-        for (const auto& [where, value] : now_) {
+        for (const auto& [where, value] : now_)
           if ((where >> 52) < tape_.own) own.emplace(where, value);
-        }
         checks_.push_back(std::move(own));
         break;
       }

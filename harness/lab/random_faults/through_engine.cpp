@@ -46,9 +46,8 @@ bool ThroughEngine::mirror(const Tape& tape, const Bytes& bytes, int backing, te
 void ThroughEngine::transfer(bool reads, std::vector<transport::Descriptor> list) {
   const auto request = session_->post(peer_, reads ? transport::Op::read : transport::Op::write, std::move(list));
   const auto end = std::chrono::steady_clock::now() + longest;
-  for (transport::Patience patience; !session_->poll(request).done; patience.pause()) {
+  for (transport::Patience patience; !session_->poll(request).done; patience.pause())
     if (std::chrono::steady_clock::now() > end) throw std::runtime_error("a list through the engine did not end in 30 s");
-  }
   session_->release(request);
 }
 
