@@ -38,17 +38,15 @@ struct Asked {
 };
 
 const Verb* find_verb(const std::string& name, std::string_view mode) {
-  for (const Verb& verb : verbs()) {
+  for (const Verb& verb : verbs())
     if (verb.name == name && verb.mode == mode) return &verb;
-  }
   return nullptr;
 }
 
 /// Former names stay: `kvcts sabotage` is `kvcts inject`.
 const Verb* find_former(const std::string& name) {
-  for (const Verb& verb : verbs()) {
+  for (const Verb& verb : verbs())
     if (!verb.former.empty() && verb.former == name) return &verb;
-  }
   return nullptr;
 }
 
@@ -84,10 +82,9 @@ constexpr Gone gone[]{
 
 /// Throws UsageError for what is gone.
 void refuse_gone(const std::string& name, const std::vector<std::string>& words) {
-  for (const Gone& one : gone) {
+  for (const Gone& one : gone)
     if (one.name == name && (one.mode.empty() || std::find(words.begin(), words.end(), one.mode) != words.end()))
       throw UsageError(fmt::format("`kvcts {}{}{}` is gone: {}", name, one.mode.empty() ? "" : " ", one.mode, one.use));
-  }
 }
 
 /// The verb may follow --json and --cases DIR.
@@ -107,9 +104,8 @@ Asked asked(std::vector<std::string> words) {
   if (const Verb* former = find_former(name)) return {former, std::move(words)};
   if (Asked found = with_mode(name, std::move(words)); found.verb != nullptr) return found;
   std::vector<std::string> names{"help", "version"};
-  for (const Verb& verb : verbs()) {
+  for (const Verb& verb : verbs())
     if (verb.mode.empty()) names.emplace_back(verb.name);
-  }
   const std::string near = catalogue::nearest(name, names);
   throw UsageError(fmt::format("unknown verb '{}'{}; `kvcts help` lists the verbs", name,
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
@@ -118,9 +114,8 @@ Asked asked(std::vector<std::string> words) {
 /// A parse error in the user's words: a misspelt option names its neighbour.
 std::string words_of(const CLI::ParseError& error, const CLI::App& app) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
-  for (const std::string& word : app.remaining()) {
+  for (const std::string& word : app.remaining())
     if (word.starts_with("-")) return fmt::format("unknown option '{}'{}", word, nearest_option(app, word));
-  }
   return fmt::format("unexpected argument '{}'", fmt::join(app.remaining(), " "));
 }
 

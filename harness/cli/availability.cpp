@@ -74,9 +74,8 @@ Availability::Standing Availability::examine(const std::string& engine) const {
     const auto missing_package = [&] {
       return transport::package_folder(need).empty() ? transport::package_missing(need) : std::string();
     };
-    if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) {
+    if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty())
       return {Lack{{need, engine}, fmt::format("engine {} needs {}: {}", engine, need, reason)}, {}};
-    }
   }
   if (entry->plugin.empty()) return {};  // the connector program moves the bytes: it is asked for itself
   std::filesystem::path file;
@@ -109,9 +108,8 @@ const std::optional<Availability::Lack>& Availability::connector_lack(const std:
   std::optional<Lack> lack;
   if (const auto* entry = catalogue_.connectors().find(connector); entry && entry->kind == "program") {
     try {
-      for (const Side side : {Side::producer, Side::consumer}) {
+      for (const Side side : {Side::producer, Side::consumer})
         connector::program::command_of(connector, connector::program::options_of_side(entry->options, side));
-      }
     } catch (const connector::program::NotHere& missing) {
       const bool no_file = dynamic_cast<const connector::program::NoFile*>(&missing) != nullptr;
       lack = Lack{{missing.name, connector}, missing.what(), no_file};

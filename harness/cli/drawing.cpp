@@ -72,9 +72,8 @@ std::string draw_modes(const layout::Plane& plane) {
 std::string draw_bytes(const layout::Cache& cache, int allocation, int rows) {
   const std::int64_t end = cache.allocations[static_cast<std::size_t>(allocation)].bytes * 8;
   int narrowest = 8;
-  for (const layout::Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes)
     if (plane.allocation == allocation) narrowest = std::min(narrowest, bits(plane.dtype));
-  }
   std::vector<Row> found;
   std::int64_t bit = 0;
   while (bit < end && static_cast<int>(found.size()) <= rows) {

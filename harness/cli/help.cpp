@@ -66,9 +66,8 @@ std::vector<OptionHelp> options_of(const Verb& verb) {
 
 std::string usage_of(const CLI::App& app, const Verb& verb) {
   std::string usage = "kvcts " + verb.title();
-  for (const CLI::App* sub : app.get_subcommands(nullptr)) {
+  for (const CLI::App* sub : app.get_subcommands(nullptr))
     usage += (sub == app.get_subcommands(nullptr).front() ? " " : "|") + sub->get_name();
-  }
   for (const CLI::Option* option : app.get_options()) {
     if (option->nonpositional()) continue;
     const bool many = option->get_items_expected_max() > 1;
@@ -110,9 +109,8 @@ class HelpFormatter : public CLI::FormatterBase {
     if (app != whole) return fmt::format("{}\n\n{}", app->get_description(), options_text(*app));  // golden verify --help
     std::string out = fmt::format("{}\n\nUsage: {}\n\n{}", verb_->summary, usage_of(*app, *verb_), options_text(*app));
     std::string others;
-    for (const Verb& other : verbs()) {
+    for (const Verb& other : verbs())
       if (other.name == verb_->name && other.mode != verb_->mode) others += row(other.title(), std::string(other.summary));
-    }
     if (!others.empty()) out += "\nSee also\n" + others;
     return out + fmt::format("\nExample: kvcts {}\nExit status: {}.\n", verb_->example, verb_->statuses);
   }
@@ -168,11 +166,9 @@ std::string man_entry(const Verb& verb) {
 
 std::vector<std::string> flags_of(const Verb& verb) {
   std::vector<std::string> out;
-  for (const OptionHelp& option : options_of(verb)) {
-    for (const std::string& name : option.names) {
+  for (const OptionHelp& option : options_of(verb))
+    for (const std::string& name : option.names)
       if (name[0] == '-' || option.value.empty()) out.push_back(name);
-    }
-  }
   std::erase_if(out, [](const std::string& name) { return std::isupper(static_cast<unsigned char>(name[0])) != 0; });
   return out;
 }
@@ -264,9 +260,8 @@ std::string overview() {
 
 std::string environment_text() {
   std::string out;
-  for (const EnvironmentVariable& variable : environment_variables()) {
+  for (const EnvironmentVariable& variable : environment_variables())
     out += fmt::format("{}\n  {}\n", variable.name, variable.meaning);
-  }
   return out;
 }
 
@@ -302,11 +297,9 @@ std::string completion(const std::string& shell) {
 
 std::string nearest_option(const CLI::App& app, const std::string& word) {
   std::vector<std::string> known{"--json", "--cases"};
-  for (const OptionHelp& option : options_of(app)) {
-    for (const std::string& name : option.names) {
+  for (const OptionHelp& option : options_of(app))
+    for (const std::string& name : option.names)
       if (name.starts_with("--")) known.push_back(name);
-    }
-  }
   const std::string near = catalogue::nearest(word.substr(0, word.find('=')), known);
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }

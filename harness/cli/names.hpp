@@ -17,9 +17,8 @@ void narrow(std::vector<T>& kept, const std::vector<T>& all, const std::vector<s
             const std::string& expected, Key&& key) {
   if (wanted.empty()) return;
   std::vector<std::string> known;
-  for (const T& one : all) {
+  for (const T& one : all)
     if (std::find(known.begin(), known.end(), key(one)) == known.end()) known.push_back(key(one));
-  }
   expect_known(expected, wanted, known);
   std::erase_if(kept, [&](const T& one) { return std::find(wanted.begin(), wanted.end(), key(one)) == wanted.end(); });
 }

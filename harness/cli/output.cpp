@@ -103,9 +103,8 @@ Output::~Output() {
 std::string Output::finish() {
   std::fflush(plain_out_->file);
   std::fflush(safe_out_->file);
-  for (const auto* stream : {plain_out_.get(), safe_out_.get()}) {
+  for (const auto* stream : {plain_out_.get(), safe_out_.get()})
     if (stream->error != 0 && stream->error != EPIPE) return std::strerror(stream->error);
-  }
   return "";
 }
 

@@ -55,9 +55,8 @@ nlohmann::json ci_job(const Environment& environment) {
   nlohmann::json job;
   const auto take = [&](const char* system, const std::string& name, const std::string& url, const std::string& commit) {
     job = {{"system", system}};
-    for (const auto& [key, value] : {std::pair{"job", &name}, {"url", &url}, {"commit", &commit}}) {
+    for (const auto& [key, value] : {std::pair{"job", &name}, {"url", &url}, {"commit", &commit}})
       if (!value->empty()) job[key] = *value;
-    }
   };
   if (get("GITHUB_ACTIONS") == "true") {
     const std::string run = get("GITHUB_RUN_ID");

@@ -136,9 +136,8 @@ matrix::Query query_of(const SelectOptions& options) {
   const auto first = std::from_chars(at, end, query.shard);
   const bool slash = first.ec == std::errc{} && first.ptr != end && *first.ptr == '/';
   const auto second = slash ? std::from_chars(first.ptr + 1, end, query.shards) : first;
-  if (!slash || second.ec != std::errc{} || second.ptr != end || query.shard < 1 || query.shard > query.shards) {
+  if (!slash || second.ec != std::errc{} || second.ptr != end || query.shard < 1 || query.shard > query.shards)
     throw UsageError(fmt::format("--shard expects i/n with 1 <= i <= n, found '{}'", options.shard));
-  }
   return query;
 }
 

@@ -12,6 +12,7 @@ constexpr std::string_view statuses_verdicts =
 
 }  // namespace
 
+// One table: the verbs, in the order of the help.
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table{
       {cases, "list", "", "", "List the suites, or the cases of a selection before you run it",

@@ -128,6 +128,68 @@ json run_json(const store::RunReader& reader, const Code& code) {
   return out;
 }
 
+certificate::Package package_of(const store::RunReader& reader, const Subject& subject,
+                                const std::map<std::string, const Negative*>& negatives,
+                                const std::optional<Challenge>& challenge, const fs::path& cases) {
+  certificate::Package package;
+  const auto& product = subject.product();
+  package.product = product.product + " " + product.version;
+  std::map<std::string, std::size_t> selected;
+  for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
+  const std::vector<CaseResult> results = reader.results();
+  Code code(subject.catalogue().engines().at(product.engine.id));
+  for (const CaseResult& result : results) code.add(result);
+  if (const std::string wrong = code.wrong(); !wrong.empty()) throw Refused(wrong);
+  for (const CaseResult& result : results) {
+    json record = record_of(result);
+    if (negatives.contains(result.id))
+      record["negative"] = true;
+    else if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null())
+      record["claim"] = std::move(claim);
+    package.records.push_back(std::move(record));
+  }
+  json names = json::array();
+  for (const auto& [id, negative] : negatives) names.push_back(id);
+  std::sort(package.records.begin(), package.records.end(),
+            [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
+  package.plan = {{"profile", profile_here(cases, subject.profile())},
+                  {"product",
+                   {{"product", product.product},
+                    {"vendor", product.vendor},
+                    {"version", product.version},
+                    {"engine", product.engine.id}}},
+                  {"suite", suite_here(cases)},
+                  {"seed", challenge ? seed_of(*challenge) : 1},
+                  {"challenge", challenge ? json(certificate::hex(certificate::sha256(to_text(*challenge)))) : json()},
+                  {"negatives", names},
+                  {"ids", json::array()}};
+  for (const json& record : package.records) package.plan["ids"].push_back(record.at("id"));
+  package.others["claims.json"] = claims_of(package.records, subject).dump();
+  package.others["run.json"] = run_json(reader, code).dump();
+  package.others["logs/summary.txt"] = summary_of(reader);
+  package.others["logs/evidence.json"] = logs_of(results).dump();
+  return package;
+}
+
+void print_package(const std::string& file, const certificate::Package& package, const std::string& key_id, bool as_json) {
+  const json &profile = package.plan.at("profile"), &negatives = package.plan.at("negatives");
+  if (as_json) {
+    const json out{{"package", file},
+                   {"product", package.product},
+                   {"profile", profile},
+                   {"records", package.records.size()},
+                   {"negatives", negatives.size()},
+                   {"key", key_id}};
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", file, package.product,
+             profile.at("id").get<std::string>(), profile.at("version").get<std::int64_t>(), package.records.size(),
+             negatives.size());
+  if (package.plan.at("challenge").is_null())
+    fmt::print("no challenge: only the vendor chose the seed, and the certificate says so\n");
+}
+
 }  // namespace
 
 int certify(const CertifyOptions& given, const Globals& globals) {
@@ -142,8 +204,8 @@ int certify(const CertifyOptions& given, const Globals& globals) {
   if (!options.challenge.empty()) challenge = read_challenge(options.challenge);
   const Subject subject(cases, options.profile, product, options.product);
   const std::uint64_t seed = challenge ? seed_of(*challenge) : 1;
-  ::setenv(catalogue::product_variable, fs::absolute(options.product).lexically_normal().c_str(),
-           1);  // for the lines that run a case again
+  // For the lines that run a case again.
+  ::setenv(catalogue::product_variable, fs::absolute(options.product).lexically_normal().c_str(), 1);
   try {
     if (const std::string& why = process::why_no_sandbox(); !why.empty())
       throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
@@ -165,44 +227,8 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     const auto reader = opening([&] { return store::RunReader::open(options.run); });
     expect_certifiable(reader, subject, by_id);
 
-    certificate::Package package;
-    package.product = subject.product().product + " " + subject.product().version;
-    package.rotations = rotations;
-    std::map<std::string, std::size_t> selected;
-    for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
-    const std::vector<CaseResult> results = reader.results();
-    Code code(subject.catalogue().engines().at(subject.product().engine.id));
-    for (const CaseResult& result : results) code.add(result);
-    if (const std::string wrong = code.wrong(); !wrong.empty()) throw Refused(wrong);
-    for (const CaseResult& result : results) {
-      json record = record_of(result);
-      if (by_id.contains(result.id))
-        record["negative"] = true;
-      else if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null())
-        record["claim"] = std::move(claim);
-      package.records.push_back(std::move(record));
-    }
-    json names = json::array();
-    for (const auto& [id, negative] : by_id) names.push_back(id);
-    std::sort(package.records.begin(), package.records.end(),
-              [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
-    package.plan = {{"profile", profile_here(cases, subject.profile())},
-                    {"product",
-                     {{"product", subject.product().product},
-                      {"vendor", subject.product().vendor},
-                      {"version", subject.product().version},
-                      {"engine", subject.product().engine.id}}},
-                    {"suite", suite_here(cases)},
-                    {"seed", seed},
-                    {"challenge", challenge ? json(certificate::hex(certificate::sha256(to_text(*challenge)))) : json()},
-                    {"negatives", names},
-                    {"ids", json::array()}};
-    for (const json& record : package.records) package.plan["ids"].push_back(record.at("id"));
-    package.others["product.yaml"] = product;
-    package.others["claims.json"] = claims_of(package.records, subject).dump();
-    package.others["run.json"] = run_json(reader, code).dump();
-    package.others["logs/summary.txt"] = summary_of(reader);
-    package.others["logs/evidence.json"] = logs_of(results).dump();
+    certificate::Package package = package_of(reader, subject, by_id, challenge, cases);
+    package.rotations = rotations, package.others["product.yaml"] = product;
     report::WholeFile file(options.out, "package", "give another -o");
     const std::string bytes = certificate::write_package(package, key);
     file.out() << bytes;
@@ -212,19 +238,7 @@ int certify(const CertifyOptions& given, const Globals& globals) {
       bundle.out() << certificate::sigstore_bundle(bytes);
       bundle.keep();
     }
-    if (globals.json) {
-      fmt::print("{}\n", json{{"package", options.out},
-                              {"product", package.product},
-                              {"profile", package.plan["profile"]},
-                              {"records", package.records.size()},
-                              {"negatives", names.size()},
-                              {"key", key.public_key().id()}}
-                             .dump(2));
-    } else {
-      fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", options.out, package.product,
-                 subject.profile().id, subject.profile().version, package.records.size(), names.size());
-      if (!challenge) fmt::print("no challenge: only the vendor chose the seed, and the certificate says so\n");
-    }
+    print_package(options.out, package, key.public_key().id(), globals.json);
     return exit_as_expected;
   } catch (const Refused& why) {
     fmt::print(stderr, "kvcts certify: no certificate: {}\n", why.what());

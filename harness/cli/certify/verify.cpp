@@ -166,10 +166,9 @@ class Verifier {
     std::set<std::string> asked;
     const auto& selection = subject_->selection();
     for (std::size_t i = 0; i < selection.size(); ++i) selected_[selection.id(i)] = i, asked.insert(selection.id(i));
-    for (const json& id : package_.plan.at("negatives")) {
+    for (const json& id : package_.plan.at("negatives"))
       if (!asked.insert(id.get<std::string>()).second)
         throw Wrong("negative '" + id.get<std::string>() + "' is planned twice");
-    }
     std::set<std::string> there;
     for (const json& id : package_.plan.at("ids")) there.insert(id.get<std::string>());
     for (const std::string& id : asked)

@@ -25,9 +25,8 @@ Function symbol(void* library, const char* name) {
 }
 
 void* open_library(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
+  for (const char* name : names)
     if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-  }
   throw std::runtime_error(fmt::format("{} not found", fmt::join(names, ", ")));
 }
 
@@ -107,13 +106,12 @@ Section gpus() {
   Section s{"GPUs", {}};
   const ChildAnswer answer = ask_child(ask_driver, driver_deadline);
   const auto devices = answer.ok ? answer.value["devices"] : json::array();
-  for (const auto& d : devices) {
+  for (const auto& d : devices)
     s.findings.push_back(
         {fmt::format("gpu{}", s.findings.size()), State::good,
          fmt::format("{} ({}), {:.1f} GiB, {} multiprocessors", d["name"].get<std::string>(), d["arch"].get<std::string>(),
                      d["memory_bytes"].get<double>() / (1u << 30), d["multiprocessors"].get<int>()),
          "", d});
-  }
   if (devices.empty()) {
     std::string seen;
     std::error_code ignored;
@@ -126,9 +124,8 @@ Section gpus() {
                           "every architecture is shown as modelled on the CPU, none as executed", nullptr});
   }
   std::error_code ignored;
-  if (fs::exists("/dev/kfd", ignored)) {
+  if (fs::exists("/dev/kfd", ignored))
     s.findings.push_back({"amd", State::fact, "an AMD GPU (/dev/kfd)", "this version has no memory provider for it", true});
-  }
   return s;
 }
 

@@ -107,9 +107,8 @@ Section processor() {
   s.findings.push_back({"processors", State::fact, fmt::format("{} usable", usable), "", usable});
   const std::string flags = " " + field("/proc/cpuinfo", "flags") + " ";
   std::vector<std::string> have;
-  for (const char* flag : {"sse4_2", "avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile"}) {
+  for (const char* flag : {"sse4_2", "avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile"})
     if (flags.find(" " + std::string(flag) + " ") != std::string::npos) have.emplace_back(flag);
-  }
   s.findings.push_back({"vector", State::fact,
                         have.empty() ? "none of those looked for" : fmt::format("{}", fmt::join(have, " ")), "", have});
   utsname kernel{};

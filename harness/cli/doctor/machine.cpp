@@ -29,10 +29,9 @@ json packages() {
   json found = json::object();
   const fs::path root = fs::path(process::find_python()).parent_path().parent_path();
   std::error_code error;
-  if (!root.empty()) {
+  if (!root.empty())
     for (const auto& entry : fs::directory_iterator(root / "lib", error))
       add_packages(entry.path() / "site-packages", "", found);
-  }
   for (const auto& entry : fs::directory_iterator(transport::packages_folder(), error))
     add_packages(entry.path(), "engines/" + entry.path().filename().string() + "/", found);
   return found;
@@ -42,16 +41,13 @@ json packages() {
 
 json machine() {
   json facts = json::object();
-  for (const auto& section : {processor(), memory()}) {
+  for (const auto& section : {processor(), memory()})
     for (const auto& f : section.findings) facts[f.key] = f.value;
-  }
   const std::string kernel_driver = first_line("/proc/driver/nvidia/version");
   if (!kernel_driver.empty()) facts["nvidia_kernel_driver"] = kernel_driver;
-  if (!kernel_driver.empty() || std::getenv("KVCTS_CUDA_DRIVER") != nullptr) {
-    for (const auto& f : gpus().findings) {
+  if (!kernel_driver.empty() || std::getenv("KVCTS_CUDA_DRIVER") != nullptr)
+    for (const auto& f : gpus().findings)
       if (f.state == State::good) facts["gpus"].push_back(f.value);
-    }
-  }
   if (json found = packages(); !found.empty()) facts["packages"] = std::move(found);
   return facts;
 }

@@ -67,10 +67,9 @@ json detail(const store::Row& row) {
   if (r.peak_bytes > 0) out["peak"] = r.peak_bytes;
   for (const auto& p : r.phases) out["phases"].push_back({std::string(name(p.phase)), p.ns});
   for (const Finding& one : r.what_happened) out["happened"].push_back(visible(one.text));
-  for (const auto& w : r.first_wrong) {
+  for (const auto& w : r.first_wrong)
     if (out["wrong"].size() < wrong_shown)
       out["wrong"].push_back({visible(w.where), visible(w.region), w.offset, visible(w.expected), visible(w.observed)});
-  }
   for (const auto& file : r.evidence_files) {
     if (out["evidence"].size() == evidence_files) break;
     const auto shown = std::string_view(file.text).substr(0, evidence_shown);

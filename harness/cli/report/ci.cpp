@@ -51,15 +51,12 @@ std::string label(std::string_view text) {
 std::string github_annotations(const RunView& view) {
   std::string out;
   std::size_t shown = 0;
-  for (const Section section : {Section::suite_error, Section::failed}) {
-    for (const Cause& cause : view.of(section)) {
+  for (const Section section : {Section::suite_error, Section::failed})
+    for (const Cause& cause : view.of(section))
       if (shown++ < most_annotations) out += annotation("error", view, cause);
-    }
-  }
   shown = 0;
-  for (const Cause& cause : view.of(Section::xpassed)) {
+  for (const Cause& cause : view.of(Section::xpassed))
     if (shown++ < most_annotations) out += annotation("warning", view, cause);
-  }
   return out + fmt::format("::notice title={}::{}\n", command_text("kvcts " + view.info.suite, true),
                            command_text(view.headline, false));
 }

@@ -35,9 +35,8 @@ std::vector<Part> parts(const Compatibility& table) {
     found[engine].second.emplace(producer, consumer);
   }
   std::vector<Part> out;
-  for (const auto& [engine, content] : found) {
+  for (const auto& [engine, content] : found)
     out.push_back({engine, {content.first.begin(), content.first.end()}, {content.second.begin(), content.second.end()}});
-  }
   return out;
 }
 
@@ -112,10 +111,9 @@ std::string cell_words(const Compatibility::Cell& cell) {
   }
   if (cell.unexpected > 0) out += "!";
   std::string kinds;
-  for (int i = evidence_count - 1; i >= 0; --i) {
+  for (int i = evidence_count - 1; i >= 0; --i)
     if (cell.evidence[static_cast<std::size_t>(i)] > 0)
       kinds += name(static_cast<Evidence>(i)) == "executed" ? "e" : std::string(1, name(static_cast<Evidence>(i))[0]);
-  }
   return kinds.empty() ? out : out + " " + kinds;
 }
 

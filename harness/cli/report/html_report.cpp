@@ -150,10 +150,9 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
                        const std::string& standing) {
   const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
   std::string title = escaped(cause.title);
-  if (const std::string_view word = first ? name(first->diagnosis.fault_class) : ""; !word.empty()) {
+  if (const std::string_view word = first ? name(first->diagnosis.fault_class) : ""; !word.empty())
     if (const auto at = title.find(word); at != std::string::npos)
       title.replace(at, word.size(), fmt::format("<a href=\"#class-{0}\">{0}</a>", word));
-  }
   std::string out = fmt::format(
       "<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> "
       "{2} "
@@ -226,6 +225,7 @@ class HtmlReport : public Sink {
     data_.add(row, section, cause);
   }
 
+  // One table: what goes into each place of the page's template.
   void end() override {
     std::string failures, others, contents;
     const auto part = [&](const SectionWords& words, bool cards) {
@@ -378,12 +378,11 @@ class HtmlReport : public Sink {
         "aria-label=\"Evidence\"><table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" "
         "class=\"n\">Cases</th>"
         "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">What it shows</th></tr></thead><tbody>";
-    for (const auto& kind : view_.evidence()) {
+    for (const auto& kind : view_.evidence())
       out += fmt::format(
           "<tr><th scope=\"row\">{0}{5}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td "
           "class=\"quiet\">{3}</td></tr>",
           kind.name, thousands(kind.ids), thousands(kind.executions), kind.words, kind.ids == 0 ? " zero" : "", kind.where);
-    }
     return out + "</tbody></table></div></div>\n";
   }
 

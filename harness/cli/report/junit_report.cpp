@@ -35,13 +35,11 @@ std::string body(const store::Row& row, const Repro& repro) {
   std::string out =
       fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_words(row.planned.expected), ending_words(r));
   for (const Finding& one : r.what_happened) out += "what happened: " + one.text + "\n";
-  if (!r.diagnosis.text.empty()) {
+  if (!r.diagnosis.text.empty())
     out += fmt::format("diagnosis{}: {}\n", r.diagnosis.exact ? "" : " (a guess)", r.diagnosis.text);
-  }
   if (!r.diagnosis.what_to_do.empty()) out += "what to do: " + r.diagnosis.what_to_do + "\n";
-  for (const auto& w : r.first_wrong) {
+  for (const auto& w : r.first_wrong)
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
-  }
   if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_words(r.tries));
   return out + "again: " + repro.line(r.id, again_of(r)) + "\n";
 }
@@ -64,12 +62,10 @@ class JunitReport : public Sink {
     out_ << "<properties>" << property("headline", view.headline)
          << property("exit_status", fmt::to_string(view.exit_status)) << property("selection", view.info.selection)
          << property("seed", fmt::to_string(view.info.seed)) << property("kvcts_version", view.info.version);
-    for (const auto& [key, value] : view.info.provenance.items()) {
+    for (const auto& [key, value] : view.info.provenance.items())
       if (value.is_string()) out_ << property(key, value.get<std::string>());
-    }
-    if (const auto ci = view.info.provenance.find("ci"); ci != view.info.provenance.end()) {
+    if (const auto ci = view.info.provenance.find("ci"); ci != view.info.provenance.end())
       for (const auto& [key, value] : ci->items()) out_ << property("ci_" + key, value.get<std::string>());
-    }
     for (const auto& [engine, version] : view.engines) out_ << property("engine_" + engine, version);
     out_ << "</properties>\n";
   }

@@ -95,10 +95,9 @@ std::string map_svg(const json& picture) {
       y += 2 * strip + gap;
     }
     std::string marks;
-    for (std::size_t i = 0; i < moves.size(); ++i) {
+    for (std::size_t i = 0; i < moves.size(); ++i)
       if (wrong(moves[i]))
         marks += fmt::format("M{:.4g} {:.4g}h{:.4g}", left + static_cast<double>(i) * cell, y - 4, cell - 0.6);
-    }
     if (!marks.empty()) body += fmt::format("<path class=\"off\" d=\"{}\"/>", marks);
     const json &first = moves.front(), &last = moves.back();
     const std::string region = first["region"].get<std::string>();

@@ -30,9 +30,8 @@ std::string worst_strip(const std::vector<std::string>& ids, const Nights& night
     const auto found = nights.strips.find(id);
     if (found == nights.strips.end()) continue;
     out.resize(std::max(out.size(), found->second.size()), ' ');
-    for (std::size_t i = 0; i < found->second.size(); ++i) {
+    for (std::size_t i = 0; i < found->second.size(); ++i)
       if (letters_in_order.find(found->second[i]) > letters_in_order.find(out[i])) out[i] = found->second[i];
-    }
   }
   return out;
 }

@@ -21,9 +21,8 @@ json plane_json(const layout::Plane& plane) {
   std::stable_sort(sorted.modes.begin(), sorted.modes.end(),
                    [](const auto& a, const auto& b) { return a.stride > b.stride; });
   json modes = json::array(), origin = json::array();
-  for (const auto& m : sorted.modes) {
+  for (const auto& m : sorted.modes)
     if (m.extent != 1) modes.push_back({std::string(1, letter(m.axis)), m.extent, m.stride, m.step});
-  }
   for (const auto axis : layout::all_axes) origin.push_back(plane.origin[axis]);
   return {{"component", std::string(layout::name(plane.component))},
           {"dtype", std::string(layout::name(plane.dtype))},
@@ -41,9 +40,8 @@ json regions_json(const layout::Cache& cache, const std::string& prefix) {
     const auto& allocation = cache.allocations[a];
     if (!kinds.insert(allocation.name.substr(0, allocation.name.find('.'))).second) continue;
     json planes = json::array();
-    for (const auto& plane : cache.planes) {
+    for (const auto& plane : cache.planes)
       if (plane.allocation == static_cast<int>(a) && planes.size() < most_planes) planes.push_back(plane_json(plane));
-    }
     out.push_back({{"name", prefix + allocation.name}, {"bytes", allocation.bytes}, {"planes", std::move(planes)}});
   }
   return out;

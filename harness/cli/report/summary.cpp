@@ -17,9 +17,8 @@ void print_cause(std::ostream& out, const Terminal& terminal, const RunView& vie
   if (!cause.check.empty()) out << "     next: " << visible(cut(cause.check, 400)) << '\n';
   for (std::size_t i = 0; i < cause.ids.size() && i < ids_shown; ++i)
     out << "     " << visible(view.repro.line(cause.ids[i], cause.again)) << '\n';
-  if (cause.count > static_cast<std::int64_t>(ids_shown)) {
+  if (cause.count > static_cast<std::int64_t>(ids_shown))
     out << fmt::format("     and {} more\n", thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
-  }
 }
 
 void print_causes(std::ostream& out, const Terminal& terminal, const RunView& view, Section section,
@@ -28,10 +27,9 @@ void print_causes(std::ostream& out, const Terminal& terminal, const RunView& vi
   if (causes.empty()) return;
   out << '\n' << title << '\n';
   for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) print_cause(out, terminal, view, causes[i], i + 1);
-  if (causes.size() > causes_shown) {
+  if (causes.size() > causes_shown)
     out << fmt::format("\n  and {} more, see index.html\n",
                        plural(static_cast<std::int64_t>(causes.size() - causes_shown), "cause"));
-  }
 }
 
 // One line a reason.
@@ -46,10 +44,9 @@ void print_reasons(std::ostream& out, const RunView& view, Section section, std:
     out << fmt::format("  {:>7} x {}{}{}\n", thousands(cause.count), with_ending ? cause.title + ": " : "", reason,
                        cause.note.empty() ? "" : " [" + visible(cause.note) + "]");
   }
-  if (causes.size() > reasons_shown) {
+  if (causes.size() > reasons_shown)
     out << fmt::format("          and {} more\n",
                        plural(static_cast<std::int64_t>(causes.size() - reasons_shown), "reason"));
-  }
 }
 
 }  // namespace

@@ -26,9 +26,8 @@ std::string fill(std::string_view page, const std::map<std::string, std::string,
     out += markup ? value->second : escaped(value->second);
     page.remove_prefix(close + end.size());
   }
-  for (const auto& [name, value] : values) {
+  for (const auto& [name, value] : values)
     if (used.count(name) == 0) throw std::logic_error("template: has no place for '" + name + "'");
-  }
   return out;
 }
 

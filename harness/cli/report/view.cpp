@@ -20,9 +20,8 @@ bool plain_pass(const std::vector<Expected>& expected) {
 std::string title_of(const store::Row& row) { return row.decided ? ending_words(row.result) : "NOT_RUN"; }
 
 std::string note_of(const store::Row& row, Section section) {
-  if (!row.result.waiver.empty()) {
+  if (!row.result.waiver.empty())
     return fmt::format("{}waiver {}", row.result.verdict == Verdict::expired_waiver ? "expired " : "", row.result.waiver);
-  }
   if (section == Section::failed && !plain_pass(row.planned.expected))
     return "expected " + expected_words(row.planned.expected);
   return "";
@@ -95,6 +94,39 @@ std::string engine_words(const nlohmann::json& facts) {
     if (const std::string path = claims->value("transport", ""); !path.empty()) out += ", claims " + path;
   }
   return out;
+}
+
+void add_slow(std::vector<Slow>& slowest, const store::Row& row) {
+  slowest.push_back({row.planned.id, row.result.wall_ns});
+  if (slowest.size() <= 64) return;
+  std::nth_element(slowest.begin(), slowest.begin() + 5, slowest.end(),
+                   [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
+  slowest.resize(5);
+}
+
+/// The cause that a row is the first one of.
+Cause first_of(const store::Row& row, Section section) {
+  Cause cause;
+  cause.title = title_of(row), cause.message = row.result.message, cause.again = again_of(row.result);
+  cause.check = check_of(row.result), cause.note = note_of(row, section);
+  return cause;
+}
+
+void add_to(Cause& cause, const store::Row& row, const std::string& key) {
+  const bool of_pieces =
+      std::ranges::any_of(pieces_of(row), [&](const std::string& rule) { return key.ends_with("\x1f" + rule); });
+  if (of_pieces) cause.check = pieces_advice;
+  if (cause.title != title_of(row)) cause.title = ending_words(row.result, false);
+  // Shown is a case that says what they share.
+  const bool says = is_of_pieces(row), first = says && !cause.samples.empty() && !is_of_pieces(cause.samples.front());
+  if (first) cause.message = (cause.differs ? "e.g. " : "") + row.result.message, cause.again = again_of(row.result);
+  ++cause.count;
+  if (!first && cause.message != row.result.message && !cause.differs)
+    cause.message.insert(0, "e.g. "), cause.differs = true;
+  if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
+  if (first) cause.samples.insert(cause.samples.begin(), row);
+  if (!first && cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
+  if (cause.samples.size() > Cause::sample_limit) cause.samples.pop_back();
 }
 
 }  // namespace
@@ -212,14 +244,7 @@ RunView load(const store::RunReader& reader) {
       for (std::string& key : keys_of(row, section)) ++view.groups[std::move(key)].rows;
   });
   reader.for_each([&](const store::Row& row) {
-    if (row.executions > 0) {
-      view.slowest.push_back({row.planned.id, row.result.wall_ns});
-      if (view.slowest.size() > 64) {
-        std::nth_element(view.slowest.begin(), view.slowest.begin() + 5, view.slowest.end(),
-                         [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
-        view.slowest.resize(5);
-      }
-    }
+    if (row.executions > 0) add_slow(view.slowest, row);
     if (const nlohmann::json& facts = row.result.facts; facts.is_object()) {
       const auto engine = facts.find("engine");
       if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string())
@@ -231,32 +256,8 @@ RunView load(const store::RunReader& reader) {
     auto& list = found[static_cast<std::size_t>(section)];
     const std::string key = key_of(row, section, view.groups);
     const auto [at, is_new] = place.emplace(key, list.size());
-    if (is_new) {
-      list.push_back({key, Cause{title_of(row),
-                                 row.result.message,
-                                 false,
-                                 check_of(row.result),
-                                 note_of(row, section),
-                                 0,
-                                 again_of(row.result),
-                                 {},
-                                 {}}});
-    }
-    Cause& cause = list[at->second].cause;
-    const bool of_pieces =
-        std::ranges::any_of(pieces_of(row), [&](const std::string& rule) { return key.ends_with("\x1f" + rule); });
-    if (of_pieces) cause.check = pieces_advice;
-    if (cause.title != title_of(row)) cause.title = ending_words(row.result, false);
-    // Shown is a case that says what they share.
-    const bool says = is_of_pieces(row), first = says && !cause.samples.empty() && !is_of_pieces(cause.samples.front());
-    if (first) cause.message = (cause.differs ? "e.g. " : "") + row.result.message, cause.again = again_of(row.result);
-    ++cause.count;
-    if (!first && cause.message != row.result.message && !cause.differs)
-      cause.message.insert(0, "e.g. "), cause.differs = true;
-    if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
-    if (first) cause.samples.insert(cause.samples.begin(), row);
-    if (!first && cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
-    if (cause.samples.size() > Cause::sample_limit) cause.samples.pop_back();
+    if (is_new) list.push_back({key, first_of(row, section)});
+    add_to(list[at->second].cause, row, key);
   });
   std::sort(view.slowest.begin(), view.slowest.end(), [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
   if (view.slowest.size() > 5) view.slowest.resize(5);

@@ -11,6 +11,21 @@
 #include "matrix/ids.hpp"
 
 namespace kvcts::cli {
+namespace {
+
+/// What a case needs and this machine has not. A case that our machine performs has neither engine nor connector.
+std::optional<Availability::Lack> lack_of(const ResolvedCase& c, Availability& availability) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  const auto needed = static_cast<double>(memory_needed(c)), there = static_cast<double>(availability.memory());
+  if (const auto& lack = availability.lack(c.engine.name)) return lack;
+  if (const auto& lack = availability.connector_lack(c.connector.name)) return lack;
+  if (needed <= there || availability.broken(c.engine.name)) return std::nullopt;
+  return Availability::Lack{
+      {memory_lack},
+      fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib)};
+}
+
+}  // namespace
 
 Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, const PlanOptions& options)
     : catalogue_(catalogue),
@@ -32,9 +47,8 @@ Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, co
 
 void Plan::keep(const std::vector<bool>& kept) {
   std::vector<Item> items;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
+  for (std::size_t i = 0; i < items_.size(); ++i)
     if (kept[i]) items.push_back(std::move(items_[i]));
-  }
   items_ = std::move(items);
 }
 
@@ -119,9 +133,6 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
     result.facts = selection_.facts(i);
     return item.decided.emplace(std::move(result));
   };
-  const auto skip = [&](const Availability::Lack& lack) {
-    decide(Outcome::skipped, lack.reason).facts["lack"] = lack.names;
-  };
   CaseSpec spec = selection_.spec(i);
   if (seed_) spec.seed = *seed_;
   item.planned.expected = spec.expected;
@@ -135,25 +146,14 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
       ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
       resolved.facts.update(selection_.facts(i));
       Written whole = written(resolved);
-      item.planned.digest = std::move(whole.digest);
-      item.planned.execution = std::move(whole.execution);
-      constexpr double gib = 1024.0 * 1024 * 1024;
-      const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
-      // A case that our machine performs has neither.
-      const std::string &engine = resolved.engine.name, &connector = resolved.connector.name;
-      item.needs = needs_of(engine, connector, availability);
-      if (const auto& lack = availability.lack(engine)) {
-        skip(*lack);
-      } else if (const auto& absent = availability.connector_lack(connector)) {
-        skip(*absent);
-        if (absent->no_file && by_id_) misnamed = absent->reason;
-      } else if (const auto& failed = availability.broken(engine)) {
+      item.planned.digest = std::move(whole.digest), item.planned.execution = std::move(whole.execution);
+      item.needs = needs_of(resolved.engine.name, resolved.connector.name, availability);
+      if (const auto lack = lack_of(resolved, availability)) {
+        decide(Outcome::skipped, lack->reason).facts["lack"] = lack->names;
+        if (lack->no_file && by_id_) misnamed = lack->reason;
+      } else if (const auto& failed = availability.broken(resolved.engine.name)) {
         supervisor::decide(*failed, std::nullopt, decide(Outcome::error, ""));
         broken = true;
-      } else if (needed > there) {
-        skip({{memory_lack},
-              fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib,
-                          there / gib)});
       }
       // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
       if (from_files_ && !item.decided) script::expect_playable(resolved.script);
@@ -166,10 +166,8 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
     }
   }
   if (!misnamed.empty()) throw UsageError(misnamed);
-  if (item.planned.digest.empty()) {
-    // Never executed: what identifies it is its id.
+  if (item.planned.digest.empty())  // never executed: what identifies it is its id
     item.planned.digest = item.planned.execution = fmt::format("{:016x}", matrix::id_hash(item.planned.id));
-  }
   if (item.decided) {
     CaseResult& result = *item.decided;
     result.case_digest = item.planned.digest;

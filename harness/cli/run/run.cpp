@@ -386,9 +386,8 @@ store::RunStore open_store(const RunOptions& options, const matrix::Query& query
   info.provenance = provenance(catalogue::find_cases(options.cases), process::golden_folder());
   info.repro = report::to_json(repro_of(options, query));
   std::string folder_name = info.suite;
-  for (char& c : folder_name) {
+  for (char& c : folder_name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '-';
-  }
   const fs::path directory = options.out.empty() ? store::new_run_directory("runs", folder_name) : fs::path(options.out);
   auto store = opening([&] { return store::RunStore::create(directory, info, command_line()); });
   std::vector<store::PlannedCase> planned;

@@ -75,42 +75,67 @@ void draw(const Description& d, const Catalogue& cat) {
   }
 }
 
-int run(const Options& o, const Globals& globals) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Catalogue cat(catalogue::find_cases(globals.cases));
-  std::vector<Answer> answers;
-  Pair pair;
+std::vector<Answer> ask(const Options& o, const Catalogue& cat, Pair& pair) {
   try {
     const auto archs = archs_of(o.archs, cat);
-    try {
-      pair.producer = describe(o.producer, cat);
-      pair.consumer = describe(o.consumer, cat);
-      pair.connector = find_connector(o.connector, pair.producer, cat);
-      pair.geometry = o.geometry;
-      if (!o.geometry.empty()) cat.geometries().at(o.geometry);
-      answers = check(pair, archs, cat);
-    } catch (const Ambiguous& open) {
-      Answer a;
-      a.verdict = compat::Verdict::ambiguous;
-      a.text = open.what();
-      a.others = open.choices;
-      answers = {a};
-    }
+    pair.producer = describe(o.producer, cat);
+    pair.consumer = describe(o.consumer, cat);
+    pair.connector = find_connector(o.connector, pair.producer, cat);
+    pair.geometry = o.geometry;
+    if (!o.geometry.empty()) cat.geometries().at(o.geometry);
+    return check(pair, archs, cat);
+  } catch (const Ambiguous& open) {
+    Answer a;
+    a.verdict = compat::Verdict::ambiguous, a.text = open.what(), a.others = open.choices;
+    return {a};
   } catch (const compat::Error& e) {
     throw UsageError(e.what());
   }
+}
+
+void write_case(const Answer& worst, const std::string& path, const Globals& globals) {
+  if (worst.id.empty()) throw UsageError("--case-file: there is no case behind an ambiguous description");
+  std::ofstream file(path, std::ios::binary);
+  file << worst.document;
+  file.close();
+  if (!file || worst.document.empty())
+    throw UsageError(worst.document.empty()
+                         ? "--case-file: this case needs no file: " + report::repro_here(globals.cases).line(worst.id)
+                         : path + " cannot be written");
+}
+
+void print_answers(const Pair& pair, const std::vector<Answer>& answers, compat::Verdict worst, const Catalogue& cat,
+                   const report::Repro& repro) {
+  if (!pair.producer.layout.empty() && !pair.consumer.layout.empty()) {
+    print_side("producer", pair.producer, cat);
+    print_side("consumer", pair.consumer, cat);
+    fmt::print("connector  {}: {}\n\n", pair.connector, cat.connectors().at(pair.connector).title);
+  }
+  for (const auto& a : answers) {
+    fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict),
+               a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
+    for (const auto& line : a.bytes) fmt::print("             {}\n", line);
+    for (const auto& line : a.others) fmt::print("           {}{}\n", a.id.empty() ? "could be " : "", line);
+    if (!a.document.empty())
+      fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
+    else if (!a.id.empty())
+      fmt::print("           run it: {}\n", repro.line(a.id));
+  }
+  if (worst == compat::Verdict::wrong) {
+    fmt::print("\n");
+    draw(pair.producer, cat);
+    draw(pair.consumer, cat);
+  }
+}
+
+int run(const Options& o, const Globals& globals) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Catalogue cat(catalogue::find_cases(globals.cases));
+  Pair pair;
+  const std::vector<Answer> answers = ask(o, cat, pair);
   const auto worst =
       std::max_element(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.verdict < b.verdict; });
-  if (!o.case_file.empty()) {
-    if (worst->id.empty()) throw UsageError("--case-file: there is no case behind an ambiguous description");
-    std::ofstream file(o.case_file, std::ios::binary);
-    file << worst->document;
-    file.close();
-    if (!file || worst->document.empty())
-      throw UsageError(worst->document.empty()
-                           ? "--case-file: this case needs no file: " + report::repro_here(globals.cases).line(worst->id)
-                           : o.case_file + " cannot be written");
-  }
+  if (!o.case_file.empty()) write_case(*worst, o.case_file, globals);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (globals.json) {
     nlohmann::json list = nlohmann::json::array();
@@ -125,27 +150,7 @@ int run(const Options& o, const Globals& globals) {
                            .dump(2));
     return exit_status(worst->verdict);
   }
-  if (!pair.producer.layout.empty() && !pair.consumer.layout.empty()) {
-    print_side("producer", pair.producer, cat);
-    print_side("consumer", pair.consumer, cat);
-    fmt::print("connector  {}: {}\n\n", pair.connector, cat.connectors().at(pair.connector).title);
-  }
-  const report::Repro repro = report::repro_here(globals.cases);
-  for (const auto& a : answers) {
-    fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict),
-               a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
-    for (const auto& line : a.bytes) fmt::print("             {}\n", line);
-    for (const auto& line : a.others) fmt::print("           {}{}\n", a.id.empty() ? "could be " : "", line);
-    if (!a.document.empty())
-      fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
-    else if (!a.id.empty())
-      fmt::print("           run it: {}\n", repro.line(a.id));
-  }
-  if (worst->verdict == compat::Verdict::wrong) {
-    fmt::print("\n");
-    draw(pair.producer, cat);
-    draw(pair.consumer, cat);
-  }
+  print_answers(pair, answers, worst->verdict, cat, report::repro_here(globals.cases));
   fmt::print("\n{}\n", name(worst->verdict));
   return exit_status(worst->verdict);
 }

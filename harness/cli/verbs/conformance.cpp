@@ -58,11 +58,10 @@ EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& de
   if (!described) {
     entry.id = entry.plugin = options.plugin;
     entry.grants = process::grant_names();  // its needs are unknown
-    if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
+    if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_"))
       throw UsageError(
           fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}",
                       options.plugin, catalogue::suggestion(options.plugin, cat.engines().ids())));
-    }
   }
   if (entry.plugin.empty())
     throw UsageError(fmt::format("engine {} has no plug-in: its connector program moves the bytes", entry.id));
@@ -164,6 +163,69 @@ std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& said)
   return "";
 }
 
+/// What was found so far, and its lines.
+struct Results {
+  bool json;
+  nlohmann::json out;
+  int held{0}, broken{0}, unasked{0};
+  std::vector<std::string> beyond;  ///< what is claimed and cannot be refuted here
+
+  void say(const std::string& text) const {  // a line, with a plug-in's own words in it
+    if (!json) fmt::print("{}\n", report::visible(text)), std::fflush(stdout);
+  }
+  /// Whether it can be opened.
+  bool test_provider(const std::string& memory) {
+    out["memory"] = try_provider(memory);
+    const auto& provider = out["memory"]["provider"];
+    if (provider.contains("error")) {
+      say(fmt::format("{} cannot be opened: {}", memory, provider["error"].get<std::string>()));
+      return false;
+    }
+    say(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
+    for (const auto& test : out["memory"]["tests"]) {
+      ++(test["verdict"] == "holds" ? held : broken);
+      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(),
+                      test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
+    }
+    return true;
+  }
+
+  void add(const RuleEntry& test, const ClaimSeen& seen, bool own_memory) {
+    const auto verdict = rules::name(seen.verdict);
+    nlohmann::json& row = out["tests"].emplace_back();
+    row = {{"claim", test.claim},     {"said", seen.said},   {"test", test.id},
+           {"title", test.title},     {"verdict", verdict},  {"seen", seen.seen},
+           {"allowed", seen.allowed}, {"words", seen.words}, {"ms", seen.ms}};
+    const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
+    ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
+    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict,
+                    asked ? seen.seen : seen.words));
+    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.said == "1" && own_memory) {
+      beyond.push_back(test.claim + ": " + test.beyond);
+      row["beyond"] = test.beyond;
+    }
+    if (seen.verdict != ClaimSeen::Verdict::broken) return;
+    say(fmt::format("  {:<61} asked: {}", "", test.title));
+    say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
+    if (!seen.words.empty()) say(fmt::format("  {:<61} it said: {}", "", seen.words));
+    if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
+  }
+
+  void add_end(const EngineEntry& entry, const std::string& end) {
+    const bool recorded =
+        end.starts_with(entry.environment.value("KVCTS_KNOWN_END", "(none)") + " ");  // cases/engines/nixl.yaml says of what
+    if (!recorded) ++broken;
+    const char* verdict = recorded ? "known" : "BROKEN";
+    nlohmann::json& row = out["tests"].emplace_back();
+    row = {{"claim", "always"},        {"said", ""},
+           {"test", "end-of-process"}, {"title", "An agent is closed, and its process exits"},
+           {"verdict", verdict},       {"seen", end}};
+    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
+    say(fmt::format("  {:<61} asked: {}", "",
+                    "An agent is closed, and its process exits with destructors and exit handlers"));
+  }
+};
+
 int show(Options options, const Globals& globals) {
   const auto cases = catalogue::find_cases(globals.cases);
   const catalogue::Catalogue cat(cases);
@@ -173,95 +235,43 @@ int show(Options options, const Globals& globals) {
   std::vector<RuleEntry> tests = rules::read_claims(cases);
   narrow(tests, tests, options.tests, "--test expects a test of cases/claims",
          [](const RuleEntry& test) { return test.id; });
-
-  const auto say = [&](const std::string& text) {  // a line, with a plug-in's own words in it
-    if (!globals.json) fmt::print("{}\n", report::visible(text)), std::fflush(stdout);
-  };
+  Results results{globals.json, {}, 0, 0, 0, {}};
   const ChildAnswer who = introduce(entry);
   if (!who.ok) {
     if (globals.json) fmt::print("{}\n", nlohmann::json{{"plugin", entry.plugin}, {"error", who.error}}.dump(2));
-    say(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
+    results.say(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
     return exit_unexpected;
   }
   const auto said = who.value.at("claims").get<rules::ClaimTexts>();
   if (!described) entry.processes = said.at("reach.host") == "1" || said.at("reach.network") == "1" ? 2 : 1;
-
-  nlohmann::json out{{"engine", who.value["name"]},        {"version", who.value["version"]},
-                     {"file", who.value["file"]},          {"processes", entry.processes},
-                     {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
-  for (const auto& claim : rules::claim_names()) out["claims"][claim] = said.at(claim);
-  int held = 0, broken = 0, unasked = 0;
-  std::vector<std::string> beyond;  ///< what is claimed and cannot be refuted here
-  say(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
-                  entry.processes == 2 ? "between two processes" : "within one process"));
+  results.out = {{"engine", who.value["name"]},  {"version", who.value["version"]},    {"file", who.value["file"]},
+                 {"processes", entry.processes}, {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
+  for (const auto& claim : rules::claim_names()) results.out["claims"][claim] = said.at(claim);
+  results.say(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
+                          entry.processes == 2 ? "between two processes" : "within one process"));
   if (!options.memory.empty()) {
-    out["memory"] = try_provider(options.memory);
-    const auto& provider = out["memory"]["provider"];
-    if (provider.contains("error")) {
-      say(fmt::format("{} cannot be opened: {}", options.memory, provider["error"].get<std::string>()));
-      if (globals.json) fmt::print("{}\n", out.dump(2));
+    if (!results.test_provider(options.memory)) {
+      if (globals.json) fmt::print("{}\n", results.out.dump(2));
       return exit_unexpected;
     }
-    say(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
-    for (const auto& test : out["memory"]["tests"]) {
-      ++(test["verdict"] == "holds" ? held : broken);
-      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(),
-                      test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
-    }
-    if (const std::string why = unfit(provider, said); !why.empty()) throw UsageError(why);
+    if (const std::string why = unfit(results.out["memory"]["provider"], said); !why.empty()) throw UsageError(why);
   }
   // The other tests write, too: what they say of a transport that cannot is no news.
   std::optional<ClaimSeen> write;
   if (const auto at = std::find_if(tests.begin(), tests.end(), [](const RuleEntry& test) { return test.id == "writes"; });
       at != tests.end() && tests.size() > 1) {
     write = rules::judge(*at, said, entry, options.memory);
-    if (write->verdict == ClaimSeen::Verdict::broken) say("a plain write is broken: look at `writes` first");
+    if (write->verdict == ClaimSeen::Verdict::broken) results.say("a plain write is broken: look at `writes` first");
   }
   for (const RuleEntry& test : tests) {
     const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, said, entry, options.memory);
-    const auto verdict = rules::name(seen.verdict);
-    out["tests"].push_back({{"claim", test.claim},
-                            {"said", seen.said},
-                            {"test", test.id},
-                            {"title", test.title},
-                            {"verdict", verdict},
-                            {"seen", seen.seen},
-                            {"allowed", seen.allowed},
-                            {"words", seen.words},
-                            {"ms", seen.ms}});
-    const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
-    ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
-    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict,
-                    asked ? seen.seen : seen.words));
-    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.said == "1" && options.memory.empty()) {
-      beyond.push_back(test.claim + ": " + test.beyond);
-      out["tests"].back()["beyond"] = test.beyond;
-    }
-    if (seen.verdict != ClaimSeen::Verdict::broken) continue;
-    say(fmt::format("  {:<61} asked: {}", "", test.title));
-    say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
-    if (!seen.words.empty()) say(fmt::format("  {:<61} it said: {}", "", seen.words));
-    if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
+    results.add(test, seen, options.memory.empty());
   }
-  if (const std::string end = end_of_process(entry); !end.empty()) {
-    const bool recorded =
-        end.starts_with(entry.environment.value("KVCTS_KNOWN_END", "(none)") + " ");  // cases/engines/nixl.yaml says of what
-    if (!recorded) ++broken;
-    const char* verdict = recorded ? "known" : "BROKEN";
-    out["tests"].push_back({{"claim", "always"},
-                            {"said", ""},
-                            {"test", "end-of-process"},
-                            {"title", "An agent is closed, and its process exits"},
-                            {"verdict", verdict},
-                            {"seen", end}});
-    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
-    say(fmt::format("  {:<61} asked: {}", "",
-                    "An agent is closed, and its process exits with destructors and exit handlers"));
-  }
-  if (globals.json) fmt::print("{}\n", out.dump(2));
-  for (const auto& claim : beyond) say("not refutable here: " + claim);
-  say(fmt::format("{} hold, {} BROKEN, {} not asked", held, broken, unasked));
-  return broken > 0 ? exit_unexpected : exit_as_expected;
+  if (const std::string end = end_of_process(entry); !end.empty()) results.add_end(entry, end);
+  if (globals.json) fmt::print("{}\n", results.out.dump(2));
+  for (const auto& claim : results.beyond) results.say("not refutable here: " + claim);
+  results.say(fmt::format("{} hold, {} BROKEN, {} not asked", results.held, results.broken, results.unasked));
+  return results.broken > 0 ? exit_unexpected : exit_as_expected;
 }
 
 }  // namespace

@@ -21,17 +21,15 @@ struct Options {
 /// Packed, the last dimension innermost, where no strides are given.
 Numbers strides_of(const Options& o) {
   if (!o.strides.empty()) {
-    if (o.strides.size() != o.shape.size()) {
+    if (o.strides.size() != o.shape.size())
       throw UsageError(fmt::format("--strides has {} numbers, expected one for each of the {} of the shape",
                                    o.strides.size(), o.shape.size()));
-    }
     return o.strides;
   }
   Numbers out(o.shape.size(), 1);
-  for (std::size_t d = out.size(); d-- > 1;) {
+  for (std::size_t d = out.size(); d-- > 1;)
     if (__builtin_mul_overflow(out[d], o.shape[d], &out[d - 1]))
       throw UsageError("a tensor of this shape has more elements than 64 bits can count");
-  }
   return out;
 }
 
@@ -43,10 +41,9 @@ probe::Tensor tensor_of(const Options& o) {
   out.dtype = o.dtype;
   out.itemsize = layout::bits(dtype) / 8;
   out.shape = o.shape;
-  for (const std::int64_t stride : strides_of(o)) {
+  for (const std::int64_t stride : strides_of(o))
     if (__builtin_mul_overflow(stride, out.itemsize, &out.strides.emplace_back()))
       throw UsageError("a stride is more bytes than 64 bits can count");
-  }
   return out;
 }
 

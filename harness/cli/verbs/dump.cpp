@@ -36,9 +36,8 @@ std::vector<Listed> regions_of(const ResolvedCase& c) {
     for (const auto& r : script::regions_of(c.script)) out.push_back({r.name, r.side, r.bytes});
     return out;
   }
-  for (const Side side : {Side::producer, Side::consumer}) {
+  for (const Side side : {Side::producer, Side::consumer})
     for (const auto& r : regions(c, side)) out.push_back({r.name, std::string(name(side)), r.bytes});
-  }
   return out;
 }
 

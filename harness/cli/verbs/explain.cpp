@@ -49,9 +49,8 @@ int list_words(const Globals& globals) {
 /// What cases/ has under this name: an axis, a layout, an engine, a suite, ...
 std::vector<Word> in_catalogue(const catalogue::Catalogue& cat, const std::string& subject) {
   std::vector<Word> out;
-  if (const matrix::Axis* axis = matrix::find_axis(subject)) {
+  if (const matrix::Axis* axis = matrix::find_axis(subject))
     out.push_back({"axis", subject, std::string(axis->doc), "`kvcts explain --schema axes` lists all axes."});
-  }
   const auto look = [&](const char* kind, const auto& entries, const std::string& advice = "") {
     if (const auto* entry = entries.find(subject)) out.push_back({kind, subject, entry->title, advice});
   };

@@ -65,9 +65,8 @@ int verify_tensors(const Options& o, const Globals& globals) {
     for (const auto& i : report.items) items.push_back({{"what", i.what}, {"check", name(i.check)}, {"detail", i.detail}});
     fmt::print("{}\n", nlohmann::json{{"ok", report.ok()}, {"items", items}}.dump(2));
   } else {
-    for (const auto& i : report.items) {
+    for (const auto& i : report.items)
       if (i.check != Check::pass) fmt::print("{} {}: {}\n", name(i.check), i.what, i.detail);
-    }
     fmt::print("{} checks passed, {} failed, {} skipped\n", report.count(Check::pass), report.count(Check::fail),
                report.count(Check::skipped));
   }

@@ -116,6 +116,36 @@ int list_version(const Catalogue& cat, const std::string& wanted, const Globals&
   return exit_as_expected;
 }
 
+void print_names(const LayoutEntry* entry, const std::string& text, const Names& names) {
+  if (entry) fmt::print("{}: {}\n", entry->id, entry->title);
+  fmt::print("template   {}\n", text);
+  std::vector<std::string> known;
+  for (const auto& [system, value] :
+       {std::pair{"vLLM", names.vllm}, {"FlashInfer", names.flashinfer}, {"LMCache", names.lmcache}, {"KVBM", names.kvbm}}) {
+    if (!value.empty()) known.push_back(fmt::format("{} {}", system, value));
+  }
+  if (!known.empty()) fmt::print("also       {}\n", join(known));
+  if (entry) {
+    for (const auto& u : entry->used_by) fmt::print("used by    {} {} {} {}\n", u.system, u.backend, u.versions, u.hint);
+    for (const auto& s : entry->source) fmt::print("source     {} {} {} ({})\n", s.project, s.version, s.file, s.how);
+  }
+}
+
+void print_cache(const Cache& cache, int rows) {
+  constexpr std::size_t most = 4;
+  fmt::print("tensors ({})\n", cache.tensors.size());
+  for (std::size_t i = 0; i < std::min(most, cache.tensors.size()); ++i) fmt::print("  {}\n", tensor_text(cache.tensors[i]));
+  fmt::print("allocations ({})\n", cache.allocations.size());
+  for (std::size_t a = 0; a < std::min(most, cache.allocations.size()); ++a)
+    fmt::print("  {} {} bytes\n", cache.allocations[a].name, cache.allocations[a].bytes);
+  for (const Plane& plane : cache.planes) {
+    if (plane.allocation != 0) continue;
+    fmt::print("\n{} in {}, from byte {}\n{}", name(plane.component), cache.allocations[0].name, plane.offset / 8,
+               draw_modes(plane));
+  }
+  fmt::print("\nbytes of {}\n{}", cache.allocations[0].name, draw_bytes(cache, 0, rows));
+}
+
 int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) {
   const LayoutEntry* entry = cat.layouts().find(o.wanted);
   if (!entry && !system_and_version(o.wanted).empty()) {
@@ -153,33 +183,9 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
     fmt::print("{}\n", out.dump(2));
     return exit_as_expected;
   }
-  if (entry) fmt::print("{}: {}\n", entry->id, entry->title);
-  fmt::print("template   {}\n", text);
-  std::vector<std::string> known;
-  for (const auto& [system, value] :
-       {std::pair{"vLLM", names.vllm}, {"FlashInfer", names.flashinfer}, {"LMCache", names.lmcache}, {"KVBM", names.kvbm}}) {
-    if (!value.empty()) known.push_back(fmt::format("{} {}", system, value));
-  }
-  if (!known.empty()) fmt::print("also       {}\n", join(known));
-  if (entry) {
-    for (const auto& u : entry->used_by) fmt::print("used by    {} {} {} {}\n", u.system, u.backend, u.versions, u.hint);
-    for (const auto& s : entry->source) fmt::print("source     {} {} {} ({})\n", s.project, s.version, s.file, s.how);
-  }
+  print_names(entry, text, names);
   fmt::print("shown with geometry {} and dtype {}\n\n", o.geometry, dtype);
-
-  constexpr std::size_t most = 4;
-  fmt::print("tensors ({})\n", cache.tensors.size());
-  for (std::size_t i = 0; i < std::min(most, cache.tensors.size()); ++i) fmt::print("  {}\n", tensor_text(cache.tensors[i]));
-  fmt::print("allocations ({})\n", cache.allocations.size());
-  for (std::size_t a = 0; a < std::min(most, cache.allocations.size()); ++a) {
-    fmt::print("  {} {} bytes\n", cache.allocations[a].name, cache.allocations[a].bytes);
-  }
-  for (const Plane& plane : cache.planes) {
-    if (plane.allocation != 0) continue;
-    fmt::print("\n{} in {}, from byte {}\n{}", name(plane.component), cache.allocations[0].name, plane.offset / 8,
-               draw_modes(plane));
-  }
-  fmt::print("\nbytes of {}\n{}", cache.allocations[0].name, draw_bytes(cache, 0, o.rows));
+  print_cache(cache, o.rows);
   return exit_as_expected;
 }
 

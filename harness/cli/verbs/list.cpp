@@ -66,9 +66,8 @@ void print_plain(const Selection& s, bool reasons) {
   }
   std::fwrite(buffer.data(), 1, buffer.size(), stdout);
   if (s.cover().strength > 0) print_cover(s, "--cover", s.cover());
-  if (reasons) {
+  if (reasons)
     for (const auto& [title, c] : s.suite_covers()) print_cover(s, title, c);
-  }
 }
 
 /// A title may begin with the time that the suite's cases take: "seconds; one case per class". "" if it does not.

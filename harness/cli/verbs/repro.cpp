@@ -64,10 +64,9 @@ void print_case(const ResolvedCase& c) {
                  cache->text, cache->ranks.size(), cache->ranks.size() == 1 ? "" : "s", geometry.layers, geometry.blocks,
                  geometry.block_size, geometry.heads, cache->ranks.size() == 1 ? "" : " per rank", geometry.head_dim);
     }
-    for (const Request& r : g.requests) {
+    for (const Request& r : g.requests)
       fmt::print("request   {} tokens, generation {}{}: {}\n", r.tokens, r.generation, r.transfer ? "" : ", not moved",
                  blocks_words(r));
-    }
   }
 }
 
@@ -141,6 +140,75 @@ int status_of(const CaseResult& r) {
   return store::was_executed(r.outcome) ? exit_as_expected : exit_incomplete;
 }
 
+/// Items of the plan: what ran before, then the case.
+std::vector<std::size_t> order_of(const Plan& plan, const std::vector<std::string>& ids) {
+  std::vector<std::size_t> order;
+  for (const auto& id : ids) {
+    const auto found =
+        std::find_if(plan.items().begin(), plan.items().end(), [&](const Item& item) { return item.planned.id == id; });
+    if (found != plan.items().end()) order.push_back(static_cast<std::size_t>(found - plan.items().begin()));
+  }
+  return order;
+}
+
+void print_watch(const ResolvedCase& c, const supervisor::Options& options) {
+  const std::int64_t watched = supervisor::watch_ms(c, options);
+  if (watched < 500) return;
+  const std::string who = c.connector.kind == "program" ? "connector " + c.connector.name : "engine " + c.engine.name;
+  fmt::print("watched   {} after its end{}\n", report::duration(watched * 1'000'000),
+             options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s skips this");
+  std::fflush(stdout);
+}
+
+/// Runs the items in order, the last one until it fails.
+CaseResult run_order(Plan& plan, const std::vector<std::size_t>& order, const ResolvedCase& c, const Options& o, bool json) {
+  supervisor::Options options;
+  options.devices = devices_for;
+  options.hold = o.hold, options.trace_diagnosis = o.trace;
+  if (!o.run.empty()) options.hidden = {std::filesystem::absolute(o.run).string()};
+  options.watch_asked = o.watch_ms.has_value();
+  options.watch_ms = o.watch_ms.value_or(options.watch_ms);
+  if (!json) print_watch(c, options);
+  options.keep_plans = true;
+  supervisor::Handlers handlers;
+  CaseResult result;
+  const std::size_t chain = order.size() - 1;
+  std::int64_t made = 0;
+  bool seen = false;
+  handlers.on_result = [&](std::size_t job, CaseResult&& r) {
+    if (job < chain || seen || r.outcome == Outcome::not_run) return;
+    plan.judge(r, plan.items()[order.back()]);
+    ++made;
+    seen = failed(r) || r.outcome == Outcome::error;
+    result = std::move(r);
+  };
+  handlers.stop = [&] { return seen; };
+  handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const supervisor::Jobs jobs{chain + static_cast<std::size_t>(o.repeat),
+                              [&](std::size_t i) { return plan.items()[order[std::min(i, chain)]].planned.id; },
+                              [&](std::size_t i) { return plan.resolve(order[std::min(i, chain)]); }};
+  if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
+  if (!json && o.repeat > 1)
+    fmt::print("tries     {}\n",
+               seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));
+  if (!json) print_plan(c, result, o.copies);
+  return result;
+}
+
+void print_notes(const CaseResult& result, const std::optional<store::Row>& row, bool as_run) {
+  if (row && !as_run && failed(row->result) && store::was_executed(result.outcome) && !failed(result))
+    fmt::print("note      it ended {} in that run{}\n", report::ending_words(row->result),
+               row->result.ran_before.empty() ? ": it does not always fail, --repeat N tries it N times"
+                                              : ", after other cases in the same worker: --as-run runs them first");
+  // What a sandbox refuses, libraries report in their own words.
+  if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
+    const auto granted = result.facts.value("granted", std::vector<std::string>{});
+    fmt::print(
+        "sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/guide/isolation.md says what is in it\n",
+        granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
+  }
+}
+
 int repro(Options o, const Globals& globals) {
   take_subjects(o.subjects);
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
@@ -160,21 +228,14 @@ int repro(Options o, const Globals& globals) {
   std::optional<std::uint64_t> seed = o.seed;
   if (!seed && row && row->decided) seed = row->result.seed;
   Plan plan(cat, query, {seed, {}});
-
-  std::vector<std::size_t> order;  // items: what ran before, then the case
   before.push_back(o.id);
-  for (const auto& id : before) {
-    const auto found =
-        std::find_if(plan.items().begin(), plan.items().end(), [&](const Item& item) { return item.planned.id == id; });
-    if (found != plan.items().end()) order.push_back(static_cast<std::size_t>(found - plan.items().begin()));
-  }
+  const std::vector<std::size_t> order = order_of(plan, before);
   if (order.empty() || plan.items()[order.back()].planned.id != o.id)
     throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.id, plan.selection().why_empty()));
   const Item& item = plan.items()[order.back()];
-  if (row && row->planned.digest != item.planned.digest) {
+  if (row && row->planned.digest != item.planned.digest)
     fmt::print(stderr, "kvcts repro: warning: the data of this case have changed since that run (digest {} then, {} now)\n",
                row->planned.digest, item.planned.digest);
-  }
 
   CaseResult result;
   if (item.decided) {
@@ -187,60 +248,14 @@ int repro(Options o, const Globals& globals) {
       if (order.size() > 1) fmt::print("as run    after {} other cases in the same worker\n", order.size() - 1);
       std::fflush(stdout);
     }
-    supervisor::Options options;
-    options.devices = devices_for;
-    options.hold = o.hold, options.trace_diagnosis = o.trace;
-    if (!o.run.empty()) options.hidden = {std::filesystem::absolute(o.run).string()};
-    options.watch_asked = o.watch_ms.has_value();
-    options.watch_ms = o.watch_ms.value_or(options.watch_ms);
-    const std::int64_t watched = supervisor::watch_ms(resolved, options);
-    if (!globals.json && watched >= 500) {
-      const std::string who =
-          resolved.connector.kind == "program" ? "connector " + resolved.connector.name : "engine " + resolved.engine.name;
-      fmt::print("watched   {} after its end{}\n", report::duration(watched * 1'000'000),
-                 options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s skips this");
-      std::fflush(stdout);
-    }
-    options.keep_plans = true;
-    supervisor::Handlers handlers;
-    // Tried until it fails.
-    const std::size_t chain = order.size() - 1;
-    std::int64_t made = 0;
-    bool seen = false;
-    handlers.on_result = [&](std::size_t job, CaseResult&& r) {
-      if (job < chain || seen || r.outcome == Outcome::not_run) return;
-      plan.judge(r, item);
-      ++made;
-      seen = failed(r) || r.outcome == Outcome::error;
-      result = std::move(r);
-    };
-    handlers.stop = [&] { return seen; };
-    handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-    const supervisor::Jobs jobs{chain + static_cast<std::size_t>(o.repeat),
-                                [&](std::size_t i) { return plan.items()[order[std::min(i, chain)]].planned.id; },
-                                [&](std::size_t i) { return plan.resolve(order[std::min(i, chain)]); }};
-    if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
-    if (!globals.json && o.repeat > 1)
-      fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat)
-                                        : report::tries_words(Tries{made, 0, 0, {}}));
-    if (!globals.json) print_plan(resolved, result, o.copies);
+    result = run_order(plan, order, resolved, o, globals.json);
   }
   if (globals.json) {
     fmt::print("{}\n", to_json(result).dump(2));
     return status_of(result);
   }
   print_result(result);
-  if (row && !o.as_run && failed(row->result) && store::was_executed(result.outcome) && !failed(result))
-    fmt::print("note      it ended {} in that run{}\n", report::ending_words(row->result),
-               row->result.ran_before.empty() ? ": it does not always fail, --repeat N tries it N times"
-                                              : ", after other cases in the same worker: --as-run runs them first");
-  // What a sandbox refuses, libraries report in their own words.
-  if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
-    const auto granted = result.facts.value("granted", std::vector<std::string>{});
-    fmt::print(
-        "sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/guide/isolation.md says what is in it\n",
-        granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
-  }
+  print_notes(result, row, o.as_run);
   return status_of(result);
 }
 

@@ -78,14 +78,9 @@ int list(const std::vector<RuleEntry>& all, const Globals& globals) {
   return exit_as_expected;
 }
 
-int show(const Options& options, const Globals& globals) {
-  if (const auto status = inside(process::grant_names())) return *status;
-  const auto cases = catalogue::find_cases(globals.cases);
-  const catalogue::Catalogue cat(cases);
-  std::vector<RuleEntry> chosen = rules::read_rules(cases);
-  std::vector<EngineEntry> engines;
-  for (const auto& [id, engine] : cat.engines()) engines.push_back(engine);
-  for (const RuleEntry& rule : chosen) {
+/// Throws UsageError if a rule states something about an engine that is not in the catalogue.
+void expect_engines(const std::vector<RuleEntry>& all, const catalogue::Catalogue& cat) {
+  for (const RuleEntry& rule : all) {
     const auto known = [&](const auto& by_engine, const char* does) {
       for (const auto& [engine, stated] : by_engine) {
         if (!cat.engines().find(engine))
@@ -95,11 +90,46 @@ int show(const Options& options, const Globals& globals) {
     };
     known(rule.expect, "expects"), known(rule.promised_ms, "has a promise of");
   }
+}
+
+nlohmann::json play_json(const RuleEntry& rule, const EngineEntry& engine, const Played& played) {
+  const auto stated = rule.expect.find(engine.id);
+  return {{"rule", rule.id},           {"engine", engine.id},
+          {"version", played.version}, {"verdict", verdict(rule, engine, played)},
+          {"seen", played.seen},       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}},
+          {"words", played.words},     {"skipped", played.skipped},
+          {"ms", played.ms},           {"took_ms", played.took_ms},
+          {"in_time", played.in_time}};
+}
+
+void print_play(const RuleEntry& rule, const EngineEntry& engine, const Played& played, int runs) {
+  const auto how = verdict(rule, engine, played);
+  std::string text = played.skipped;
+  for (const auto& [seen, times] : played.seen)
+    text += (text.empty() ? "" : " | ") + seen + (runs > 1 ? fmt::format(" ({} of {})", times, runs) : "");
+  fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(played.version), how, report::visible(text));
+  if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(rule.expect.at(engine.id), " | "));
+  if (!played.in_time)
+    fmt::print("  {:<38} {} took {:.1f} s, promised are {:.1f} s\n", "", rule.timed,
+               *std::max_element(played.took_ms.begin(), played.took_ms.end()) / 1e3,
+               static_cast<double>(rule.promised_ms.at(engine.id)) / 1e3);
+  if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty())
+    fmt::print("  {:<38} {}\n", "", report::visible(played.words));
+  std::fflush(stdout);
+}
+
+int show(const Options& options, const Globals& globals) {
+  if (const auto status = inside(process::grant_names())) return *status;
+  const auto cases = catalogue::find_cases(globals.cases);
+  const catalogue::Catalogue cat(cases);
+  std::vector<RuleEntry> chosen = rules::read_rules(cases);
+  std::vector<EngineEntry> engines;
+  for (const auto& [id, engine] : cat.engines()) engines.push_back(engine);
+  expect_engines(chosen, cat);
   if (options.list) return list(chosen, globals);
   narrow(chosen, chosen, options.rules, "expected a rule", [](const RuleEntry& rule) { return rule.id; });
   narrow(engines, engines, options.engines, "expected --engine to name one",
          [](const EngineEntry& engine) { return engine.id; });
-
   Availability availability(cat);
   nlohmann::json out = nlohmann::json::array();
   std::map<std::string_view, int> sums;
@@ -109,40 +139,14 @@ int show(const Options& options, const Globals& globals) {
       // Without --engine: those that the rule states something about.
       if (options.engines.empty() && !rule.expect.contains(engine.id)) continue;
       const Played played = play(rule, engine, options.runs, availability);
-      const auto how = verdict(rule, engine, played);
-      ++sums[how];
-      const auto stated = rule.expect.find(engine.id);
+      ++sums[verdict(rule, engine, played)];
       if (globals.json) {
-        out.push_back({{"rule", rule.id},
-                       {"engine", engine.id},
-                       {"version", played.version},
-                       {"verdict", how},
-                       {"seen", played.seen},
-                       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}},
-                       {"words", played.words},
-                       {"skipped", played.skipped},
-                       {"ms", played.ms},
-                       {"took_ms", played.took_ms},
-                       {"in_time", played.in_time}});
+        out.push_back(play_json(rule, engine, played));
         continue;
       }
       if (!titled) fmt::print("{}: {}\n", rule.id, rule.title);
       titled = true;
-      std::string text = played.skipped;
-      for (const auto& [seen, times] : played.seen) {
-        text +=
-            (text.empty() ? "" : " | ") + seen + (options.runs > 1 ? fmt::format(" ({} of {})", times, options.runs) : "");
-      }
-      fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(played.version), how, report::visible(text));
-      if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(stated->second, " | "));
-      if (!played.in_time) {
-        fmt::print("  {:<38} {} took {:.1f} s, promised are {:.1f} s\n", "", rule.timed,
-                   *std::max_element(played.took_ms.begin(), played.took_ms.end()) / 1e3,
-                   static_cast<double>(rule.promised_ms.at(engine.id)) / 1e3);
-      }
-      if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty())
-        fmt::print("  {:<38} {}\n", "", report::visible(played.words));
-      std::fflush(stdout);
+      print_play(rule, engine, played, options.runs);
     }
   }
   if (globals.json) {

@@ -12,6 +12,7 @@
 
 namespace kvcts::cli::run_verb {
 
+// One list: each option once, in the order of the help.
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto with = std::make_shared<std::vector<std::string>>();
