@@ -38,6 +38,31 @@ bool drain(int fd, std::string& into, std::size_t limit) {
   return n > 0;
 }
 
+/// In a process group of its own. Returns an error number, or 0.
+int spawn(const std::vector<std::string>& argv, int input, const Pipe& out, const Pipe& err, pid_t& pid) {
+  std::vector<char*> arguments;
+  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
+  arguments.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  if (input >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  } else {
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
+  ::posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int failed = ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  return failed;
+}
+
 }  // namespace
 
 std::string ChildResult::how(const ChildLimits& limits) const {
@@ -65,27 +90,8 @@ ChildResult run_child(const std::vector<std::string>& argv, int input, const Chi
     result.code = errno;
     return result;
   }
-  std::vector<char*> arguments;
-  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
-  arguments.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  if (input >= 0) {
-    ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  } else {
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  }
-  ::posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int failed = ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  const int failed = spawn(argv, input, out, err, pid);
   if (failed != 0) {
     result.code = failed;
     return result;

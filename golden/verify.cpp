@@ -56,27 +56,24 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor) {
   } catch (const layout::Error& fault) {
     return "the C++ refuses what NumPy made: " + std::string(fault.what());
   }
-  if (cache.allocations.size() != tensor.allocations.size()) {
+  if (cache.allocations.size() != tensor.allocations.size())
     return "C++ has " + std::to_string(cache.allocations.size()) + " allocations, the golden file " +
            std::to_string(tensor.allocations.size());
-  }
   std::vector<std::vector<std::uint8_t>> memory;
   for (std::size_t a = 0; a < cache.allocations.size(); ++a) {
     const auto& golden = tensor.allocations[a].bytes;
-    if (cache.allocations[a].bytes != static_cast<std::int64_t>(golden.size())) {
+    if (cache.allocations[a].bytes != static_cast<std::int64_t>(golden.size()))
       return "allocation " + std::to_string(a) + " (" + cache.allocations[a].name + ") has " +
              std::to_string(cache.allocations[a].bytes) + " bytes in C++, " + std::to_string(golden.size()) +
              " in the golden file";
-    }
     memory.emplace_back(golden.size());
     kernels::fill_poison(kernels::poison_key(tensor.seed, tensor.side, tensor.rank, static_cast<std::uint32_t>(a)), 0,
                          memory[a]);
   }
   const kernels::TagKey key{tensor.seed, tensor.pass, tensor.origin};
   const auto content = content_of(tensor);
-  for (const layout::Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes)
     kernels::generate(memory.at(static_cast<std::size_t>(plane.allocation)), plane, content, key, tensor.generation);
-  }
   std::string first;
   std::int64_t wrong = 0;
   for (std::size_t a = 0; a < memory.size(); ++a) {
@@ -90,9 +87,8 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor) {
       std::string place =
           ours.empty() ? "padding"
                        : std::string(layout::name(cache.planes.at(static_cast<std::size_t>(ours[0].plane)).component));
-      for (const auto axis : layout::all_axes) {
+      for (const auto axis : layout::all_axes)
         if (!ours.empty()) place += " " + std::string(layout::name(axis)) + " " + std::to_string(ours[0].coord[axis]);
-      }
       first = "allocation " + std::to_string(a) + " (" + cache.allocations[a].name + ") byte " + std::to_string(i) +
               ": C++ " + hex(memory[a][i]) + ", golden " + hex(golden[i]) + "; in C++ it is " + place +
               ", in the golden file " + what_is_at(tensor, static_cast<int>(a), at);
@@ -122,9 +118,8 @@ void verify_file(const fs::path& folder, const std::string& file, const Manifest
     } catch (const std::exception& error) {
       fault = std::string("the C++ fails on it: ") + error.what();
     }
-    for (const std::string& layout : entry.layouts) {
+    for (const std::string& layout : entry.layouts)
       report.items.push_back({layout + "/" + tensor.dtype, fault ? Check::fail : Check::pass, fault.value_or("")});
-    }
   }
 }
 
@@ -152,9 +147,8 @@ void verify_python(const fs::path& folder, const VerifyOptions& options, VerifyR
   const auto doc = nlohmann::json::parse(run.out, nullptr, false);
   if (!doc.is_object() || !doc.contains("files")) return fail(generator.string() + " failed: " + last_line(run.err));
   std::size_t faults = 0;
-  for (const auto& [layout, lines] : doc["files"].items()) {
+  for (const auto& [layout, lines] : doc["files"].items())
     for (const auto& line : lines) fail(line.get<std::string>()), ++faults;
-  }
   for (const auto& layout : doc.value("missing", nlohmann::json::array())) {
     fail(layout.get<std::string>() + " has no golden file; run generate.py"), ++faults;
   }

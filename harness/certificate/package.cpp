@@ -81,6 +81,38 @@ std::string id_in(std::string_view record) {
   }
 }
 
+/// Throws Error unless the files are those that were signed, and JSON in its canonical form.
+void compare_files(const Files& files, const json& signed_ones) {
+  const json found = digests_of(files);
+  for (const auto& [name, digest] : signed_ones.items()) {
+    if (!found.contains(name)) throw Error("the package has no " + name + ", which was signed");
+    if (found[name] != digest) throw Error(name + " is not the one that was signed");
+  }
+  for (const auto& [name, digest] : found.items())
+    if (!signed_ones.contains(name)) throw Error(name + " was not signed");
+  for (const auto& [name, content] : files)
+    if (!is_own(name) && name.ends_with(".json")) canonical(content, name);
+}
+
+/// Throws Error unless it is signed by a key that the trusted one leads to.
+Statement open_statement(const Files& files, const std::optional<PublicKey>& trusted, Reading& reading) {
+  const PublicKey key = PublicKey::from_pem(file(files, key_file));
+  if (key.pem() != file(files, key_file)) throw Error("key.pem is not in its canonical form");
+  reading.signer = key.id();
+  reading.package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
+  Statement statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
+  const json& predicate = statement.predicate;
+  expect_keys(predicate, {"files", "records", "root"}, "predicate");
+  if (!predicate.at("files").is_object() || !predicate.at("records").is_number_unsigned() ||
+      predicate.at("root") != statement.sha256)
+    throw Error("the predicate has not the form that it must have");
+  reading.package.product = statement.subject;
+  if (!leads(reading.package.rotations, trusted.value_or(key), key))
+    throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " +
+                trusted->id());
+  return statement;
+}
+
 /// Throws Error unless planned and recorded are the same ids, each once.
 void compare_plan(const json& plan, const std::vector<json>& records) {
   if (!plan.is_object() || !plan.contains("ids") || !plan["ids"].is_array()) throw Error("plan.json has no list of ids");
@@ -172,36 +204,8 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
   Package& package = reading.package;
   const bool sound =  // each check builds on those before it
       check("form", [&] { files = complete(read_archive(bytes, contradiction)); }) &&
-      check("signature",
-            [&] {
-              const PublicKey key = PublicKey::from_pem(file(files, key_file));
-              if (key.pem() != file(files, key_file)) throw Error("key.pem is not in its canonical form");
-              reading.signer = key.id();
-              package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
-              statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
-              const json& said = statement.predicate;
-              expect_keys(said, {"files", "records", "root"}, "predicate");
-              if (!said.at("files").is_object() || !said.at("records").is_number_unsigned() ||
-                  said.at("root") != statement.sha256)
-                throw Error("the predicate has not the form that it must have");
-              package.product = statement.subject;
-              if (!leads(package.rotations, trusted.value_or(key), key))
-                throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " +
-                            trusted->id());
-            }) &&
-      check("files",
-            [&] {
-              const json& signed_ones = statement.predicate.at("files");
-              const json found = digests_of(files);
-              for (const auto& [name, digest] : signed_ones.items()) {
-                if (!found.contains(name)) throw Error("the package has no " + name + ", which was signed");
-                if (found[name] != digest) throw Error(name + " is not the one that was signed");
-              }
-              for (const auto& [name, digest] : found.items())
-                if (!signed_ones.contains(name)) throw Error(name + " was not signed");
-              for (const auto& [name, content] : files)
-                if (!is_own(name) && name.ends_with(".json")) canonical(content, name);
-            }) &&
+      check("signature", [&] { statement = open_statement(files, trusted, reading); }) &&
+      check("files", [&] { compare_files(files, statement.predicate.at("files")); }) &&
       check("tree",
             [&] {
               lines = lines_of(file(files, records_file), records_file);
@@ -217,11 +221,7 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
                 if (id_of(package.records[i]) < id_of(package.records[i > 0 ? i - 1 : 0]))
                   throw Error("record " + std::to_string(i + 1) + " is out of order");
             }) &&
-      check("plan",
-            [&] {
-              package.plan = canonical(file(files, plan_file), plan_file);
-              compare_plan(package.plan, package.records);
-            }) &&
+      check("plan", [&] { compare_plan(package.plan = canonical(file(files, plan_file), plan_file), package.records); }) &&
       check("checksums", [&] {
         if (!contradiction.empty()) throw Error(contradiction);
       });

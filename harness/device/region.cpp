@@ -25,10 +25,9 @@ bool overlapping(const std::vector<layout::Plane>& planes, std::uint64_t bytes) 
   for (layout::Plane& plane : cache.planes) plane.allocation = 0;
   const auto shared = layout::overlaps(cache, 0);
   for (const layout::Overlap& overlap : shared) {
-    if (overlap.plane_a == overlap.plane_b) {
+    if (overlap.plane_a == overlap.plane_b)
       throw layout::Error("a device cannot write a plane that has several coordinates at one place: " +
                           layout::to_text(planes[static_cast<std::size_t>(overlap.plane_a)]));
-    }
   }
   return !shared.empty();
 }
@@ -61,10 +60,9 @@ RegionWork::RegionWork(Gpu& gpu, const Image& image, Stream stream)
 void RegionWork::fill(Address memory, Stream stream) {
   void* at = reinterpret_cast<void*>(memory);
   gpu_.launch("kvcts_write_poison", cuda::bind(all_->plan, at, all_->tables.pointer()), all_->plan.blocks(), stream);
-  for (const Rows& rows : rows_) {
+  for (const Rows& rows : rows_)
     gpu_.launch(rows.plan.by_code ? "kvcts_generate_codes" : "kvcts_generate_rows",
                 cuda::bind(rows.plan, at, rows.tables.pointer()), rows.plan.blocks(), stream);
-  }
 }
 
 void RegionWork::launch_check(Address memory, const cuda::Probe& probe, Stream stream) {
@@ -77,9 +75,8 @@ void RegionWork::launch_check(Address memory, const cuda::Probe& probe, Stream s
     gpu_.launch("kvcts_compare", args, (image_.bytes + 16 * cuda::range_vectors - 1) / (16 * cuda::range_vectors), stream);
     return;
   }
-  for (const Rows& rows : rows_) {
+  for (const Rows& rows : rows_)
     gpu_.launch("kvcts_check_rows", cuda::bind(rows.plan, at, rows.tables.pointer(), probe), rows.plan.blocks(), stream);
-  }
   gpu_.launch("kvcts_check_poison", cuda::bind(free_->plan, at, free_->tables.pointer(), probe), free_->plan.blocks(),
               stream);
 }
@@ -116,9 +113,8 @@ kernels::Difference RegionWork::check(Address memory, std::size_t limit, Stream 
     list_.read({reinterpret_cast<std::uint8_t*>(offsets.data()), offsets.size() * sizeof(std::uint64_t)}, stream);
     gpu_.synchronize(stream);
     std::sort(offsets.begin(), offsets.end());
-    for (const std::uint64_t at : offsets) {
+    for (const std::uint64_t at : offsets)
       if (difference.first.size() < limit) difference.first.push_back(static_cast<std::int64_t>(at));
-    }
     if (difference.first.size() >= limit) break;
     probe.from = probe.to;  // bytes after the window
     probe.to = probe.from;

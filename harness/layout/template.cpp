@@ -157,24 +157,27 @@ class Builder {
     if (part.parts.empty() && !part.pad) out.insert(own.value_or(Component::data));
   }
 
+  /// The one extent of all components below.
+  std::int64_t extent_of_all(Axis axis, const std::set<Component>& below, const Path& path) const {
+    std::optional<std::int64_t> e;
+    for (Component c : below) {
+      const std::int64_t one = extent(axis, c, path);
+      if (e && *e != one) {
+        throw Error("C stands outside parts of different width (" + number(*e) + " and " + number(one) +
+                    "); place C inside the braces");
+      }
+      e = one;
+    }
+    return e.value_or(axis == Axis::channel ? width(path) : extent(axis, Component::data, path));
+  }
+
   /// A mode of the map, or nothing if the coordinate is fixed. Records on the path what was placed.
   std::optional<Mode> place(const ModeSpec& m, const std::set<Component>& below, Path& path) const {
     const auto a = static_cast<std::size_t>(m.axis);
     path.placed[a] = true;
     const Variables v = variables(path);
     const bool free_range = m.axis == Axis::channel && below == std::set<Component>{Component::scale} && !m.in_groups;
-    const auto whole = [&] {
-      std::optional<std::int64_t> e;
-      for (Component c : below) {
-        const std::int64_t one = extent(m.axis, c, path);
-        if (e && *e != one) {
-          throw Error("C stands outside parts of different width (" + number(*e) + " and " + number(one) +
-                      "); place C inside the braces");
-        }
-        e = one;
-      }
-      return e.value_or(m.axis == Axis::channel ? width(path) : extent(m.axis, Component::data, path));
-    };
+    const auto whole = [&] { return extent_of_all(m.axis, below, path); };
     const std::string text = std::string(1, letter(m.axis));
     switch (m.kind) {
       case ModeSpec::Kind::whole:
@@ -191,9 +194,8 @@ class Builder {
       }
       case ModeSpec::Kind::at: {
         const std::int64_t at = m.a.value(v);
-        if (at < 0 || (!free_range && at >= whole())) {
+        if (at < 0 || (!free_range && at >= whole()))
           throw Error(text + '=' + m.a.text + " is " + number(at) + ": expected 0 to " + number(whole() - 1));
-        }
         path.at[a] = at;
         path.start[a] = at;
         return std::nullopt;
@@ -205,17 +207,15 @@ class Builder {
     std::int64_t high = m.b.value(v);
     if (m.in_groups) {
       const std::int64_t group = s_.scale->group;
-      if (low % group != 0 || high % group != 0) {
+      if (low % group != 0 || high % group != 0)
         throw Error("channels " + number(low) + ".." + number(high) + " do not divide into scale groups of " +
                     number(group));
-      }
       low /= group;
       high /= group;
     }
-    if (low < 0 || high <= low || (!free_range && high > whole())) {
+    if (low < 0 || high <= low || (!free_range && high > whole()))
       throw Error(text + '=' + m.a.text + ".." + m.b.text + " is " + number(low) + ".." + number(high) +
                   ": expected a range within 0.." + (free_range ? "any" : number(whole())));
-    }
     path.start[a] = low;
     return Mode{m.axis, high - low, 0, 1};
   }
@@ -261,9 +261,8 @@ class Builder {
     std::set<Component> below;
     components(part, path.component, below);
     // A fixed K decides the width of a row, wherever it appears in the part.
-    for (const ModeSpec& m : part.modes) {
+    for (const ModeSpec& m : part.modes)
       if (m.axis == Axis::kv && m.kind == ModeSpec::Kind::at) (void)place(m, below, path);
-    }
     std::vector<std::optional<Mode>> modes;
     for (const ModeSpec& m : part.modes) modes.push_back(place(m, below, path));
 
@@ -370,9 +369,8 @@ std::optional<Part> scales_of(const Part& part, const ScaleSpec& scale, std::opt
     if (part.pad || part.dtype || own.value_or(Component::data) != Component::data) return std::nullopt;
     return out;
   }
-  for (const Part& child : part.parts) {
+  for (const Part& child : part.parts)
     if (auto inner = scales_of(child, scale, own)) out.parts.push_back(std::move(*inner));
-  }
   if (out.parts.empty()) return std::nullopt;
   return out;
 }
@@ -392,11 +390,9 @@ Cache instantiate(std::string_view text, const Geometry& geometry, const Scheme&
     scales = scales || places(region.part, Component::scale);
     global_scales = global_scales || places(region.part, Component::global_scale);
   }
-  if (scheme.scale && !scales) {
-    for (const Region& region : tree.regions) {
+  if (scheme.scale && !scales)
+    for (const Region& region : tree.regions)
       if (auto side = scales_of(region.part, *scheme.scale)) builder.region({region.list, std::move(*side)}, cache);
-    }
-  }
   if (scheme.global_scale && !global_scales) {
     Part part;
     part.component = Component::global_scale;

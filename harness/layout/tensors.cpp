@@ -36,9 +36,8 @@ std::vector<Axis> parse_list(std::string_view text) {
   std::vector<Axis> axes;
   while (!in.done()) {
     const auto axis = axis_from_letter(in.peek());
-    if (!axis || *axis == Axis::channel || std::find(axes.begin(), axes.end(), *axis) != axes.end()) {
+    if (!axis || *axis == Axis::channel || std::find(axes.begin(), axes.end(), *axis) != axes.end())
       in.fail("one of L K B N H, each once");
-    }
     axes.push_back(*axis);
     in.skip();
   }
@@ -110,9 +109,8 @@ Span span_of(const Plane& plane, const DimSpec& dim) {
   std::vector<Mode> chain;  // outermost first
   Span span;
   if (dim.form == Form::physical) {
-    for (const Mode& m : plane.modes) {
+    for (const Mode& m : plane.modes)
       if (m.extent > 1 && std::find(dim.axes.begin(), dim.axes.end(), m.axis) != dim.axes.end()) chain.push_back(m);
-    }
     std::stable_sort(chain.begin(), chain.end(), [](const Mode& a, const Mode& b) { return a.stride > b.stride; });
   } else {
     for (Axis axis : dim.axes) {
@@ -154,9 +152,8 @@ bool unlike(const Plane& a, const Plane& b, const DimSpec& dim) {
 /// The dimension over several planes that differ along it: they must continue one another.
 Span joined(std::vector<Plane>& planes, const DimSpec& dim) {
   std::sort(planes.begin(), planes.end(), [&](const Plane& a, const Plane& b) {
-    for (Axis axis : dim.axes) {
+    for (Axis axis : dim.axes)
       if (a.origin[axis] != b.origin[axis]) return a.origin[axis] < b.origin[axis];
-    }
     return false;
   });
   Span all{0, unknown};
@@ -168,9 +165,8 @@ Span joined(std::vector<Plane>& planes, const DimSpec& dim) {
   for (const Plane& plane : planes) {
     const Span part = span_of(plane, dim);
     const bool continues = plane.offset == add(planes.front().offset, mul(all.extent, all.stride));
-    if (!continues || (part.extent > 1 && part.stride != all.stride)) {
+    if (!continues || (part.extent > 1 && part.stride != all.stride))
       throw Error("tensor dimension " + dim.text + " is not one strided dimension: its parts do not continue one another");
-    }
     all.extent = add(all.extent, part.extent);
   }
   return all;
@@ -225,10 +221,9 @@ TensorView bytes_view(const std::string& name, const std::vector<Plane>& planes,
       extent = mul(extent, box.hi[axis] - box.lo[axis]);
     }
     if (dim.form == Form::bytes) {
-      if (allocation.bytes % leading != 0) {
+      if (allocation.bytes % leading != 0)
         throw Error("tensor " + name + ": " + std::to_string(allocation.bytes) + " bytes do not divide into " +
                     std::to_string(leading) + " rows");
-      }
       extent = allocation.bytes / leading;
     }
     leading = mul(leading, extent);
@@ -259,10 +254,9 @@ TensorView shaped_view(const std::string& name, std::vector<Plane> planes, const
     const bool here =
         std::any_of(planes.begin(), planes.end(), [&](const Plane& p) { return unlike(planes.front(), p, dim); });
     if (!here) continue;
-    if (varying != nullptr) {
+    if (varying != nullptr)
       throw Error("tensor " + name + " is not one strided view: its parts differ along " + varying->text + " and " +
                   dim.text);
-    }
     varying = &dim;
   }
   if (varying == nullptr && planes.size() > 1) {
@@ -276,11 +270,9 @@ TensorView shaped_view(const std::string& name, std::vector<Plane> planes, const
       span = joined(planes, dim);
     } else {
       span = span_of(planes.front(), dim);
-      for (const Plane& plane : planes) {
-        if (span_of(plane, dim) != span) {
+      for (const Plane& plane : planes)
+        if (span_of(plane, dim) != span)
           throw Error("tensor " + name + " is not one strided view: dimension " + dim.text + " differs between its parts");
-        }
-      }
     }
     spans.push_back(span);
   }
@@ -310,10 +302,9 @@ std::optional<Span> stacked(std::vector<Plane>& planes, Axis& axis) {
   axis = *varying;
   std::sort(planes.begin(), planes.end(), [&](const Plane& a, const Plane& b) { return a.origin[axis] < b.origin[axis]; });
   const std::int64_t stride = sub(planes[1].offset, planes[0].offset);
-  for (std::size_t i = 1; i < planes.size(); ++i) {
+  for (std::size_t i = 1; i < planes.size(); ++i)
     if (planes[i].origin[axis] != planes[i - 1].origin[axis] + 1 || sub(planes[i].offset, planes[i - 1].offset) != stride)
       return std::nullopt;
-  }
   return Span{static_cast<std::int64_t>(planes.size()), stride};
 }
 
@@ -375,10 +366,32 @@ std::string view_name(const std::vector<Plane>& planes, const std::vector<Axis>&
     }
   }
   std::string out = latent || !kv ? "kv" : *kv == 0 ? "k" : "v";
-  for (Axis axis : list) {
+  for (Axis axis : list)
     if (axis != Axis::kv) out += std::string(".") + letter(axis) + std::to_string(planes.front().origin[axis]);
-  }
   return out;
+}
+
+/// Calls add_view for data planes by list coordinate, outermost first, then by allocation.
+template <class AddView>
+void walk(const std::vector<Plane>& planes, const std::vector<Axis>& list, std::size_t level, const AddView& add_view) {
+  if (planes.empty()) return;
+  if (level == list.size()) {
+    std::map<int, std::vector<Plane>> by_allocation;
+    for (const Plane& p : planes) by_allocation[p.allocation].push_back(p);
+    for (const auto& [allocation, here] : by_allocation) add_view(here, allocation);
+    return;
+  }
+  const Axis axis = list[level];
+  std::map<std::int64_t, std::vector<Plane>> by_coordinate;
+  for (const Plane& p : planes) {
+    const Box box = domain(p);
+    if (box.hi[axis] - box.lo[axis] > list_limit)
+      throw Error("a tensor list over " + std::to_string(box.hi[axis] - box.lo[axis]) +
+                  " coordinates is too long; expected at most " + std::to_string(list_limit));
+    for (std::int64_t value = box.lo[axis]; value < box.hi[axis]; ++value)
+      if (auto part = restricted(p, axis, value)) by_coordinate[value].push_back(std::move(*part));
+  }
+  for (const auto& [value, here] : by_coordinate) walk(here, list, level + 1, add_view);
 }
 
 }  // namespace
@@ -403,10 +416,9 @@ std::vector<TensorView> tensor_views(const Cache& cache, const TensorSpec& spec,
     for (int n = 2; !names.insert(name).second; ++n) name = base + '.' + std::to_string(n);
     const std::vector<Plane>& all = in_allocation[static_cast<std::size_t>(allocation)];
     bool inside = false;  // the list selects a part of the allocation
-    for (const Plane& p : all) {
+    for (const Plane& p : all)
       for (const Mode& m : p.modes)
         inside = inside || (m.extent > 1 && std::find(list.begin(), list.end(), m.axis) != list.end());
-    }
     const bool mixed = all.size() > 1 && (data.size() > 1 || std::any_of(all.begin(), all.end(), [](const Plane& p) {
                                             return p.component != Component::data;
                                           }));
@@ -422,33 +434,10 @@ std::vector<TensorView> tensor_views(const Cache& cache, const TensorSpec& spec,
       views.push_back(physical_view(name, mixed ? all : data, memory));
   };
 
-  // Data planes by list coordinate, outermost first, then by allocation.
-  const auto walk = [&](const auto& self, std::size_t level, const std::vector<Plane>& planes) -> void {
-    if (planes.empty()) return;
-    if (level < list.size()) {
-      const Axis axis = list[level];
-      std::map<std::int64_t, std::vector<Plane>> by_coordinate;
-      for (const Plane& p : planes) {
-        const Box box = domain(p);
-        if (box.hi[axis] - box.lo[axis] > list_limit) {
-          throw Error("a tensor list over " + std::to_string(box.hi[axis] - box.lo[axis]) +
-                      " coordinates is too long; expected at most " + std::to_string(list_limit));
-        }
-        for (std::int64_t value = box.lo[axis]; value < box.hi[axis]; ++value) {
-          if (auto part = restricted(p, axis, value)) by_coordinate[value].push_back(std::move(*part));
-        }
-      }
-      for (const auto& [value, here] : by_coordinate) self(self, level + 1, here);
-      return;
-    }
-    std::map<int, std::vector<Plane>> by_allocation;
-    for (const Plane& p : planes) by_allocation[p.allocation].push_back(p);
-    for (const auto& [allocation, here] : by_allocation) add_view(here, allocation);
-  };
   std::vector<Plane> data;
   std::copy_if(cache.planes.begin(), cache.planes.end(), std::back_inserter(data),
                [](const Plane& p) { return p.component == Component::data; });
-  walk(walk, 0, data);
+  walk(data, list, 0, add_view);
 
   for (std::size_t a = 0; a < cache.allocations.size(); ++a) {
     if (has_data[a] || in_allocation[a].empty()) continue;

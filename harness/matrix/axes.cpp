@@ -112,11 +112,10 @@ std::vector<std::string> axis_names() {
 
 std::string axes_reference() {
   std::string out = "| axis | default | meaning |\n| --- | --- | --- |\n";
-  for (const auto& a : table) {
+  for (const auto& a : table)
     out += "| `" + std::string(a.name) + "` | " +
            (a.fallback.empty() ? "(always written)" : "`" + std::string(a.fallback) + "`") + " | " + std::string(a.doc) +
            (a.open ? " (" + std::to_string(a.low) + " to " + std::to_string(a.high) + ")" : "") + " |\n";
-  }
   return out;
 }
 

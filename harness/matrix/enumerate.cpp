@@ -10,10 +10,9 @@ namespace kvcts::matrix {
 
 std::int64_t Block::product() const {
   std::int64_t n = 1;
-  for (const auto& list : values) {
+  for (const auto& list : values)
     if (__builtin_mul_overflow(n, static_cast<std::int64_t>(list.size()), &n))
       return std::numeric_limits<std::int64_t>::max();
-  }
   return n;
 }
 

@@ -120,6 +120,30 @@ const catalogue::Table<catalogue::EngineEntry>& table_of() {
   return catalogue::engine_table();
 }
 
+/// Whether data have N innermost: codes of neighbouring tokens are adjacent (and share bytes in 4 bits). Whether a scale is
+/// for several tokens.
+std::pair<bool, bool> token_codes(const std::string& text) {
+  bool token_inner = false, token_scales = false;
+  std::string leaf;
+  for (const char c : text + ";") {
+    if (c == '{')
+      leaf.clear();
+    else if (c != ';' && c != '}' && c != '&')
+      leaf += c;
+    else {
+      const auto last = leaf.find_last_not_of(' ');
+      const auto word = last == std::string::npos ? last : leaf.find_last_of(' ', last);
+      const bool n_last = last != std::string::npos && leaf[word == std::string::npos ? 0 : word + 1] == 'N';
+      const bool scale = leaf.find("scale") != std::string::npos;
+      token_inner = token_inner || (n_last && !scale);
+      // An outer digit alone ("N/16" without "N%16"): one scale for several tokens.
+      token_scales = token_scales || (scale && leaf.find("N/") != std::string::npos && leaf.find("N%") == std::string::npos);
+      leaf.clear();
+    }
+  }
+  return {token_inner, token_scales};
+}
+
 }  // namespace
 
 // Every scalar key of the entity's table is a fact; mappings of scalars (dtype.facts, layout.names, layout.fixed) are
@@ -135,9 +159,8 @@ void Space::add_facts(AxisId axis_id, int value, const T& entry) {
       set_fact(axis_id, value, field.key, std::move(fact_value->first),
                is_arch_fact(field.key) ? Type::arch : fact_value->second);
     } else if (written.is_object()) {
-      for (const auto& [key, inner] : written.items()) {
+      for (const auto& [key, inner] : written.items())
         if (auto one = scalar(inner)) set_fact(axis_id, value, key, std::move(one->first), one->second);
-      }
     }
   }
 }
@@ -164,6 +187,34 @@ void Space::set_fact(AxisId axis_id, int value, const std::string& fact_name, Va
   it->values[static_cast<std::size_t>(value)] = std::move(fact_value);
 }
 
+void Space::add_layout_facts(AxisId side, int value, const catalogue::LayoutEntry& layout) {
+  add_facts(side, value, layout);
+  const std::string letters = letters_of(layout.text);
+  const auto place = [&](char c) { return letters.find(c); };
+  const bool both = place('N') != std::string::npos && place('H') != std::string::npos;
+  set_fact(side, value, "kind", std::string("layout"), Type::text);
+  set_fact(side, value, "any_dtype", layout.dtypes.empty(), Type::boolean);
+  set_fact(side, value, "order", letters, Type::text);
+  std::string inner;
+  for (const char c : letters) inner += std::string_view("NHC").find(c) == std::string_view::npos ? "" : std::string(1, c);
+  set_fact(side, value, "inner", inner, Type::text);
+  set_fact(side, value, "plain", layout.text.find_first_of("{&/%=") == std::string::npos, Type::boolean);
+  set_fact(side, value, "nhd", both && place('N') < place('H'), Type::boolean);
+  set_fact(side, value, "hnd", both && place('H') < place('N'), Type::boolean);
+  set_fact(side, value, "packed", layout.text.find_first_of("/%") != std::string::npos, Type::boolean);
+  const auto [inner_tokens, scales] = token_codes(layout.text);
+  set_fact(side, value, "token_inner", inner_tokens, Type::boolean);
+  set_fact(side, value, "token_scales", scales, Type::boolean);
+  set_fact(side, value, "regions", 1 + std::count(layout.text.begin(), layout.text.end(), '&'), Type::integer);
+  const auto kv = layout.fixed.find("kv");
+  set_fact(side, value, "kv", kv == layout.fixed.end() ? 0 : kv->second, Type::integer);  // 0: K and V, or one latent
+  std::string shape = layout.tensors.shape;
+  const auto rank = 1 + std::count(shape.begin(), shape.end(), ' ');
+  if (!shape.empty()) set_fact(side, value, "rank", std::int64_t{rank}, Type::integer);
+  // A connector's tensors have a dim for blocks alone; otherwise they are addressed by token, or by bytes.
+  set_fact(side, value, "block_dim", shape.empty() || (" " + shape + " ").find(" B ") != std::string::npos, Type::boolean);
+}
+
 Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
   add(AxisId::consumer, {"same"});
   for (const auto& a : axes()) {
@@ -173,60 +224,13 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
   // Constraints rely on this: a consumer's number is its producer's plus one, because of "same".
   if (size(AxisId::consumer) != size(AxisId::producer) + 1)
     throw Error("expected one set of ids for producers and consumers, found two");
-  for (const auto& a : axes()) {
+  for (const auto& a : axes())
     if (!a.fallback.empty()) at(origin_, a.id) = static_cast<std::uint16_t>(find(a.id, a.fallback));
-  }
-  const auto layout_facts = [&](AxisId side, int value, const catalogue::LayoutEntry& layout) {
-    add_facts(side, value, layout);
-    const std::string letters = letters_of(layout.text);
-    const auto place = [&](char c) { return letters.find(c); };
-    const bool both = place('N') != std::string::npos && place('H') != std::string::npos;
-    set_fact(side, value, "kind", std::string("layout"), Type::text);
-    set_fact(side, value, "any_dtype", layout.dtypes.empty(), Type::boolean);
-    set_fact(side, value, "order", letters, Type::text);
-    std::string inner;
-    for (const char c : letters) inner += std::string_view("NHC").find(c) == std::string_view::npos ? "" : std::string(1, c);
-    set_fact(side, value, "inner", inner, Type::text);
-    set_fact(side, value, "plain", layout.text.find_first_of("{&/%=") == std::string::npos, Type::boolean);
-    set_fact(side, value, "nhd", both && place('N') < place('H'), Type::boolean);
-    set_fact(side, value, "hnd", both && place('H') < place('N'), Type::boolean);
-    set_fact(side, value, "packed", layout.text.find_first_of("/%") != std::string::npos, Type::boolean);
-    // Data whose innermost letter is N: codes of neighbouring tokens are adjacent (and share bytes in 4 bits).
-    bool token_inner = false, token_scales = false;
-    std::string leaf;
-    for (const char c : layout.text + ";") {
-      if (c == '{')
-        leaf.clear();
-      else if (c != ';' && c != '}' && c != '&')
-        leaf += c;
-      else {
-        const auto last = leaf.find_last_not_of(' ');
-        const auto word = last == std::string::npos ? last : leaf.find_last_of(' ', last);
-        const bool n_last = last != std::string::npos && leaf[word == std::string::npos ? 0 : word + 1] == 'N';
-        const bool scale = leaf.find("scale") != std::string::npos;
-        token_inner = token_inner || (n_last && !scale);
-        // An outer digit alone ("N/16" without "N%16"): one scale for several tokens.
-        token_scales =
-            token_scales || (scale && leaf.find("N/") != std::string::npos && leaf.find("N%") == std::string::npos);
-        leaf.clear();
-      }
-    }
-    set_fact(side, value, "token_inner", token_inner, Type::boolean);
-    set_fact(side, value, "token_scales", token_scales, Type::boolean);
-    set_fact(side, value, "regions", 1 + std::count(layout.text.begin(), layout.text.end(), '&'), Type::integer);
-    const auto kv = layout.fixed.find("kv");
-    set_fact(side, value, "kv", kv == layout.fixed.end() ? 0 : kv->second, Type::integer);  // 0: K and V, or one latent
-    std::string shape = layout.tensors.shape;
-    const auto rank = 1 + std::count(shape.begin(), shape.end(), ' ');
-    if (!shape.empty()) set_fact(side, value, "rank", std::int64_t{rank}, Type::integer);
-    // A connector's tensors have a dim for blocks alone; otherwise they are addressed by token, or by bytes.
-    set_fact(side, value, "block_dim", shape.empty() || (" " + shape + " ").find(" B ") != std::string::npos, Type::boolean);
-  };
   for (const AxisId side : {AxisId::producer, AxisId::consumer}) {
-    for (const auto& [id, layout] : catalogue.layouts()) layout_facts(side, find(side, id), layout);
+    for (const auto& [id, layout] : catalogue.layouts()) add_layout_facts(side, find(side, id), layout);
     for (const auto& [id, backend] : catalogue.backends()) {
       const int value = find(side, id);
-      if (const auto* layout = catalogue.layouts().find(backend.layout)) layout_facts(side, value, *layout);
+      if (const auto* layout = catalogue.layouts().find(backend.layout)) add_layout_facts(side, value, *layout);
       add_facts(side, value, backend);
       set_fact(side, value, "kind", std::string("backend"), Type::text);
       set_fact(side, value, "any_dtype", backend.dtypes.empty(), Type::boolean);
@@ -299,10 +303,9 @@ std::vector<std::uint16_t> Space::select(AxisId axis_id, const std::vector<std::
         out.push_back(n);
       }
     }
-    if (!any) {
+    if (!any)
       throw Error("expected a glob that matches a value of axis '" + std::string(axis(axis_id).name) + "', found '" +
                   pattern + "'" + catalogue::suggestion(glob, all));
-    }
   }
   return out;
 }
@@ -311,9 +314,8 @@ Point Space::canonical(Point point) const {
   // A consumer's number is its producer's plus one.
   if (at(point, AxisId::consumer) == at(point, AxisId::producer) + 1) at(point, AxisId::consumer) = 0;
   const auto own = geometry_block_size_[at(point, AxisId::geometry)];
-  for (const AxisId side : {AxisId::pbs, AxisId::cbs}) {
+  for (const AxisId side : {AxisId::pbs, AxisId::cbs})
     if (at(point, side) != at(origin_, side) && integer(side, at(point, side)) == own) at(point, side) = at(origin_, side);
-  }
   return point;
 }
 
@@ -329,10 +331,9 @@ bool Space::is_name(std::string_view name_text) const {
 NameRef Space::name(std::string_view name_text) const {
   const std::size_t dot = name_text.find('.');
   const Axis* found = find_axis(name_text.substr(0, dot));
-  if (!found) {
+  if (!found)
     throw Error("expected the name of an axis, found '" + std::string(name_text) + "'" +
                 catalogue::suggestion(name_text.substr(0, dot), axis_names()));
-  }
   NameRef ref;
   ref.axis = found->id;
   if (dot == std::string_view::npos) {

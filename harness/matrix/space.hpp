@@ -82,6 +82,7 @@ class Space {
   void set_fact(AxisId axis, int value, const std::string& name, Value fact_value, Type type_hint);
   template <class T>
   void add_facts(AxisId axis, int value, const T& entry);
+  void add_layout_facts(AxisId side, int value, const catalogue::LayoutEntry& layout);
 
   const Catalogue& catalogue_;
   std::array<std::vector<std::string>, axis_count> values_;

@@ -120,10 +120,9 @@ std::string neighbours(Bench& b) {
   }
   if (!hanging.end()) throw Wrong("SIGKILL did not end the process whose kernel never ends within 20 s");
   Neighbour after("canary", device);
-  if (const int status = after.ends_within(milliseconds(30'000)); status != 0) {
+  if (const int status = after.ends_within(milliseconds(30'000)); status != 0)
     throw Wrong("after the hanging process was ended, the device's canary " +
                 (status < 0 ? std::string("did not end within 30 s") : "failed with status " + std::to_string(status)));
-  }
   b.gpu.canary();
   return words + "; after its end the device works";
 }

@@ -38,8 +38,36 @@ struct Row {
   double bytes_a_second;
 };
 
+std::string report(const std::vector<Row>& rows, nlohmann::json& numbers) {
+  std::string text;
+  for (const Row& row : rows) {
+    nlohmann::json entry{{"gigabytes_a_second", row.bytes_a_second / 1e9}};
+    if (row.yardstick != nullptr) {
+      const auto yardstick = std::find_if(rows.begin(), rows.end(),
+                                          [&](const Row& other) { return std::string_view(other.name) == row.yardstick; });
+      const double ratio = row.bytes_a_second / yardstick->bytes_a_second;
+      entry["of"] = row.yardstick;
+      entry["ratio"] = ratio;
+      if (row.target > 0) {
+        entry["target"] = row.target;
+        entry["reached"] = ratio >= row.target;
+      }
+    }
+    numbers[row.name] = entry;
+    text += "\n  " + std::string(row.name) + ": " + std::to_string(static_cast<int>(row.bytes_a_second / 1e9)) + " GB/s";
+    if (entry.contains("ratio")) {
+      text += ", " + std::to_string(entry["ratio"].get<double>()).substr(0, 4) + " of " + row.yardstick;
+      if (entry.contains("target"))
+        text += " (wanted " + std::to_string(row.target).substr(0, 4) +
+                (entry["reached"].get<bool>() ? ", reached)" : ", missed)");
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
+// One sequence: a row reads what the rows before it left in the buffers.
 std::string speed(Bench& b) {
   const Driver& d = b.gpu.driver();
   const std::int64_t heads = 8, channels = 128, block = 16 * heads * channels * 2;
@@ -126,31 +154,8 @@ std::string speed(Bench& b) {
     });
   }
 
-  std::string said;
   b.numbers["buffer_bytes"] = bytes;
-  for (const Row& row : rows) {
-    nlohmann::json entry{{"gigabytes_a_second", row.bytes_a_second / 1e9}};
-    if (row.yardstick != nullptr) {
-      const auto yardstick = std::find_if(rows.begin(), rows.end(),
-                                          [&](const Row& other) { return std::string_view(other.name) == row.yardstick; });
-      const double ratio = row.bytes_a_second / yardstick->bytes_a_second;
-      entry["of"] = row.yardstick;
-      entry["ratio"] = ratio;
-      if (row.target > 0) {
-        entry["target"] = row.target;
-        entry["reached"] = ratio >= row.target;
-      }
-    }
-    b.numbers[row.name] = entry;
-    said += "\n  " + std::string(row.name) + ": " + std::to_string(static_cast<int>(row.bytes_a_second / 1e9)) + " GB/s";
-    if (entry.contains("ratio")) {
-      said += ", " + std::to_string(entry["ratio"].get<double>()).substr(0, 4) + " of " + row.yardstick;
-      if (entry.contains("target"))
-        said += " (wanted " + std::to_string(row.target).substr(0, 4) +
-                (entry["reached"].get<bool>() ? ", reached)" : ", missed)");
-    }
-  }
-  return std::to_string(bytes >> 20) + " MiB" + said;
+  return std::to_string(bytes >> 20) + " MiB" + report(rows, b.numbers);
 }
 
 }  // namespace kvcts::device::checks

@@ -84,6 +84,7 @@ void Library::bind_exact(Function*& function, const char* mangled) {
   function = reinterpret_cast<Function*>(dlsym(handle_, mangled));
 }
 
+// One list: the functions of the C interface, then the C++ methods behind some of them, which return exact codes.
 Library::Library(const fs::path& package) {
   const fs::path file = find(package);
   handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -37,9 +37,8 @@ void CopyEngine::claims(kvcts_claims& claims) const {
 }
 
 void CopyEngine::accept(const kvcts_region& region) const {
-  if (region.kind != KVCTS_KIND_MEMORY || region.memory != KVCTS_MEMORY_HOST) {
+  if (region.kind != KVCTS_KIND_MEMORY || region.memory != KVCTS_MEMORY_HOST)
     throw Failure{KVCTS_E_NOT_SUPPORTED, engine_ + " moves host memory only"};
-  }
 }
 
 std::uint64_t CopyEngine::register_region(const kvcts_region& region) {
@@ -108,14 +107,19 @@ void CopyEngine::remove_peer(std::uint64_t peer) {
   }
 }
 
+static const RemoteRegion& region_at(const std::vector<RemoteRegion>& regions, std::uint64_t ordinal, std::uint64_t i) {
+  if (ordinal < regions.size()) return regions[ordinal];
+  throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(i) + ": the peer has no region " +
+                                       std::to_string(ordinal) + "; its metadata names " + std::to_string(regions.size())};
+}
+
 std::uint64_t CopyEngine::prepare(const kvcts_transfer& transfer) {
   Request request;
   request.peer = peers_.at(transfer.peer);
   request.peer_handle = transfer.peer;
   request.writes = transfer.op == KVCTS_OP_WRITE;
-  if (transfer.op != KVCTS_OP_WRITE && transfer.op != KVCTS_OP_READ) {
+  if (transfer.op != KVCTS_OP_WRITE && transfer.op != KVCTS_OP_READ)
     throw Failure{KVCTS_E_INVALID, "op is " + std::to_string(transfer.op) + ", expected 0 (write) or 1 (read)"};
-  }
   const std::uint32_t needed = request.writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ;
   request.moves.reserve(transfer.count);
   std::unordered_map<std::uint64_t, const LocalRegion*> locals;
@@ -124,9 +128,8 @@ std::uint64_t CopyEngine::prepare(const kvcts_transfer& transfer) {
   const LocalRegion* local = nullptr;
   for (std::uint64_t i = 0; i < transfer.count; ++i) {
     const kvcts_descriptor& d = transfer.descriptors[i];
-    if (d.local_region == KVCTS_NO_REGION) {
+    if (d.local_region == KVCTS_NO_REGION)
       throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(i) + ": its local side is not registered"};
-    }
     if (d.local_region != last) {
       const auto [known, fresh] = locals.try_emplace(d.local_region, nullptr);
       if (fresh) {
@@ -136,23 +139,17 @@ std::uint64_t CopyEngine::prepare(const kvcts_transfer& transfer) {
       local = known->second;
       last = d.local_region;
     }
-    if (d.remote_region >= request.peer->regions.size()) {
-      throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(i) + ": the peer has no region " +
-                                           std::to_string(d.remote_region) + "; its metadata names " +
-                                           std::to_string(request.peer->regions.size())};
-    }
-    const RemoteRegion& remote = request.peer->regions[d.remote_region];
+    const RemoteRegion& remote = region_at(request.peer->regions, d.remote_region, i);
     if (!used[d.remote_region]) {
       used[d.remote_region] = true;
       request.remotes.push_back(d.remote_region);
     }
     if (!inside(d.local_offset, d.bytes, local->bytes)) outside("the local", i, d.local_offset, d.bytes, local->bytes);
     if (!inside(d.remote_offset, d.bytes, remote.bytes)) outside("the remote", i, d.remote_offset, d.bytes, remote.bytes);
-    if ((remote.access & needed) == 0) {
+    if ((remote.access & needed) == 0)
       throw Failure{KVCTS_E_NOT_PERMITTED, "descriptor " + std::to_string(i) + ": the peer registered region " +
                                                std::to_string(d.remote_region) + " without remote " +
                                                (request.writes ? "write" : "read")};
-    }
     request.planned_bytes += d.bytes;
     if (d.bytes == 0) {
       request.moves.push_back({});
@@ -163,9 +160,8 @@ std::uint64_t CopyEngine::prepare(const kvcts_transfer& transfer) {
     request.moves.push_back(request.writes ? Move{there, here, d.bytes} : Move{here, there, d.bytes});
   }
   request.descriptors = transfer.count;
-  if (transfer.notification != nullptr) {
+  if (transfer.notification != nullptr)
     request.notification.assign(static_cast<const char*>(transfer.notification), transfer.notification_bytes);
-  }
   edit(request.moves);
   return requests_.add(std::move(request));
 }
@@ -176,10 +172,9 @@ void CopyEngine::check(Request& request) {
   if (!request.peer->reach->alive()) throw Failure{KVCTS_E_PEER_LOST, "the peer's agent is gone"};
   for (const auto handle : request.locals) regions_.at(handle);
   for (const auto ordinal : request.remotes) {
-    if (!request.peer->reach->live(request.peer->regions[ordinal])) {
+    if (!request.peer->reach->live(request.peer->regions[ordinal]))
       throw Failure{KVCTS_E_NOT_FOUND,
                     "the peer has deregistered region " + std::to_string(ordinal) + " since its metadata was made"};
-    }
   }
 }
 

@@ -67,9 +67,8 @@ class OpenArgs {
   std::uint64_t take_number(const std::string& key, std::uint64_t fallback) const {
     const std::string value = take(key, "");
     if (value.empty()) return fallback;
-    if (value.size() > 18 || value.find_first_not_of("0123456789") != std::string::npos) {
+    if (value.size() > 18 || value.find_first_not_of("0123456789") != std::string::npos)
       throw Failure{KVCTS_E_INVALID, "option " + key + " is \"" + value + "\", expected a whole number"};
-    }
     return std::stoull(value);
   }
   bool take_switch(const std::string& key, const std::string& fallback) const {
@@ -162,8 +161,9 @@ class Table {
     });
   }
 
+  using Id = std::uint64_t;
+
   static kvcts_transport build() {
-    using Id = std::uint64_t;
     kvcts_transport t{};
     t.size = sizeof t;
     t.abi = KVCTS_TRANSPORT_ABI;
@@ -220,6 +220,11 @@ class Table {
       const Failure& failure = raw == nullptr ? open_failure() : agent(raw).last;
       write_sized(out, kvcts_error{0, failure.status, 0, failure.native, failure.text.c_str()});
     };
+    add_optional(t);
+    return t;
+  }
+
+  static void add_optional(kvcts_transport& t) {
     if constexpr (requires(Engine& e) { e.descriptor_status(Id{}, Id{}); }) {
       t.descriptor_status = [](kvcts_agent* raw, Id request, std::uint64_t index) {
         return on(raw, [&](Engine& engine) { return engine.descriptor_status(request, index); });
@@ -274,7 +279,6 @@ class Table {
         });
       };
     }
-    return t;
   }
 
   static std::int32_t fitted(Failure& failure, std::string_view data, void* buffer, std::uint64_t* bytes) {

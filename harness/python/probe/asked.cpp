@@ -113,11 +113,14 @@ void Asked::tell_groups() {
       for (auto& id : group.requests[i].producer_blocks) id = static_cast<std::int64_t>(block++);
     group.producer = pool_of(subject, geometry);
   }
-  if (longest == 0) return;
+  if (longest > 0) add_earlier(generations, longest);
+}
 
-  // What else could be there.
+/// What else could be there: earlier generations, in another memory.
+void Asked::add_earlier(const std::set<std::uint32_t>& generations, std::int64_t longest) {
   constexpr std::int64_t enough = 4 << 20, most = 16 << 20;  // bytes
   constexpr std::uint32_t earlier = 64;                      // generations
+  const Subject& subject = question_.subject;
   layout::Geometry geometry = subject.geometry;
   geometry.blocks = longest;
   const std::int64_t each = std::max<std::int64_t>(1, bytes_of(pool_of(subject, geometry).ranks.front().truth));
@@ -140,7 +143,7 @@ void Asked::tell_groups() {
   for (const std::uint32_t g : known) {
     if (block < longest) break;
     kvcts::Request& told = elsewhere.requests.emplace_back();
-    told.generation = g, told.transfer = false, told.tokens = longest * size;
+    told.generation = g, told.transfer = false, told.tokens = longest * subject.geometry.block_size;
     for (std::int64_t i = 0; i < longest; ++i) told.producer_blocks.push_back(--block);
     const auto reuse = later(g);
     if (reuse != question_.content.requests.end()) told.consumer_blocks = reuse->blocks;

@@ -28,6 +28,7 @@ class Asked {
 
  private:
   void tell_groups();
+  void add_earlier(const std::set<std::uint32_t>& generations, std::int64_t longest);
   void add_other_ranks(SideCache& producer);
   void add_producer();
   void add_elsewhere();

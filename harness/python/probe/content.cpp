@@ -15,10 +15,9 @@ std::vector<kernels::BlockContent> blocks_of(const std::vector<Request>& request
   for (const Request& request : requests) {
     const std::int64_t room = static_cast<std::int64_t>(request.blocks.size()) * geometry.block_size;
     const std::int64_t tokens = request.tokens < 0 ? room : request.tokens;
-    if (tokens > room) {
+    if (tokens > room)
       throw layout::Error(fmt::format("{} blocks of {} tokens hold {}, found a request of {} tokens", request.blocks.size(),
                                       geometry.block_size, room, tokens));
-    }
     for (std::size_t i = 0; i < request.blocks.size(); ++i) {
       const std::int64_t block = request.blocks[i];
       if (block < 0 || block >= geometry.blocks)
@@ -47,9 +46,8 @@ kernels::Image image_of(const layout::Cache& cache, int allocation, std::int64_t
                         const std::vector<kernels::BlockContent>& blocks, const Content& content) {
   kernels::Image image{poison_of(content, allocation), 0, bytes, {}};
   if (blocks.empty()) return image;
-  for (const layout::Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes)
     if (plane.allocation == allocation) image.tags.push_back({&plane, blocks, content.key, unblocked_generation(content)});
-  }
   return image;
 }
 
@@ -61,9 +59,8 @@ bool fills_everything(const layout::Cache& cache, int allocation, const std::vec
   std::int64_t tokens = 0;
   for (const kernels::BlockContent& b : blocks) tokens += b.tokens;
   if (tokens != geometry.blocks * geometry.block_size) return false;
-  for (const layout::Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes)
     if (plane.allocation == allocation && layout::bits(plane.dtype) < 8) return false;
-  }
   return layout::holes(cache, allocation).empty();
 }
 
@@ -78,10 +75,9 @@ void fill(const Subject& subject, const Bound& bound, const Content& content, in
                      bytes, threads);
       continue;
     }
-    for (const layout::Plane& plane : bound.cache.planes) {
+    for (const layout::Plane& plane : bound.cache.planes)
       if (plane.allocation == static_cast<int>(a) && !blocks.empty())
         kernels::generate(bytes, plane, blocks, content.key, unblocked_generation(content), threads);
-    }
   }
 }
 

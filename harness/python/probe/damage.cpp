@@ -17,10 +17,9 @@ constexpr std::size_t listed = 256 << 10;  ///< places of wrong bytes per alloca
 
 kernels::Difference check(const Question& q, int allocation, const std::vector<BlockContent>& blocks) {
   const std::span<const std::uint8_t> bytes = q.bound.stretches[static_cast<std::size_t>(allocation)].bytes;
-  if (q.content.poison) {
+  if (q.content.poison)
     return kernels::check(image_of(q.bound.cache, allocation, static_cast<std::int64_t>(bytes.size()), blocks, q.content),
                           bytes, listed, q.threads);
-  }
   kernels::Difference out;
   for (const Plane& plane : q.bound.cache.planes) {
     if (plane.allocation != allocation || blocks.empty()) continue;
@@ -36,22 +35,33 @@ kernels::Difference check(const Question& q, int allocation, const std::vector<B
 /// Elements of either half of a byte.
 std::vector<layout::Element> elements_at(const layout::Cache& cache, int allocation, std::int64_t byte) {
   auto out = layout::inverse(cache, allocation, byte * 8);
-  for (auto& element : layout::inverse(cache, allocation, byte * 8 + 4)) {
+  for (auto& element : layout::inverse(cache, allocation, byte * 8 + 4))
     if (std::find(out.begin(), out.end(), element) == out.end()) out.push_back(std::move(element));
-  }
   return out;
 }
 
 /// One past the last byte, from `byte` on without a gap, that belongs to the element's row.
 std::int64_t end_of_row(const Plane& plane, const layout::Coord& at, std::int64_t byte) {
   layout::Box row = layout::domain(plane);
-  for (const Axis axis : layout::all_axes) {
+  for (const Axis axis : layout::all_axes)
     if (axis != Axis::channel) row.lo[axis] = at[axis], row.hi[axis] = at[axis] + 1;
-  }
-  for (const layout::Run& run : layout::runs(plane, row)) {
+  for (const layout::Run& run : layout::runs(plane, row))
     if (run.bit <= byte * 8 && byte * 8 < run.bit + run.bits) return (run.bit + run.bits) / 8;
-  }
   return byte + 1;
+}
+
+/// Where there are too many places to list.
+void add_wrong_blocks(const Question& q, const std::vector<BlockContent>& blocks, Damage& out) {
+  std::set<std::int64_t> right;
+  for (const BlockContent& b : blocks) {
+    const bool is = std::ranges::all_of(q.bound.cache.planes, [&](const Plane& plane) {
+      const auto bytes = q.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
+      return kernels::check(bytes, plane, {&b, 1}, q.content.key, unblocked_generation(q.content), 0).wrong_bytes == 0;
+    });
+    if (is) right.insert(b.block);
+  }
+  for (std::int64_t b = 0; b < q.subject.geometry.blocks; ++b)
+    if (!right.contains(b)) out.blocks.insert(b);
 }
 
 }  // namespace
@@ -87,10 +97,9 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
         const Plane& plane = q.bound.cache.planes[static_cast<std::size_t>(element.plane)];
         if (elements.size() == 1) next = end_of_row(plane, element.coord, offset);
         if (open_tail(q, element.coord)) continue;
-        for (const auto& one : elements) {
+        for (const auto& one : elements)
           if (has_axis(q.bound.cache.planes[static_cast<std::size_t>(one.plane)], Axis::block))
             out.blocks.insert(one.coord[Axis::block]);
-        }
       }
       if (out.first.size() == shown) continue;
       const auto same_row = [&](const layout::Coord& x, const layout::Coord& y) {
@@ -102,19 +111,7 @@ Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
       out.first.push_back({allocation, offset, std::move(elements)});
     }
   }
-  if (complete) return out;
-  // Too many places to list: block by block.
-  std::set<std::int64_t> right;
-  for (const BlockContent& b : blocks) {
-    const bool is = std::ranges::all_of(q.bound.cache.planes, [&](const Plane& plane) {
-      const auto bytes = q.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
-      return kernels::check(bytes, plane, {&b, 1}, q.content.key, unblocked_generation(q.content), 0).wrong_bytes == 0;
-    });
-    if (is) right.insert(b.block);
-  }
-  for (std::int64_t b = 0; b < q.subject.geometry.blocks; ++b) {
-    if (!right.contains(b)) out.blocks.insert(b);
-  }
+  if (!complete) add_wrong_blocks(q, blocks, out);
   return out;
 }
 

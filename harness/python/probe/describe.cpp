@@ -45,9 +45,8 @@ bool shows(const layout::TensorView& view, const Tensor& tensor) {
 }
 
 std::string order_of(const layout::Cache& cache) {
-  for (const layout::Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes)
     if (plane.component == layout::Component::data) return script::order_words(plane);
-  }
   return "";
 }
 
@@ -118,6 +117,47 @@ std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& reading
   return out;
 }
 
+/// Adds a layout to the fit that has the same map, or a fit of its own.
+void add_fit(const std::string& id, const std::string& dtype, const layout::Geometry& geometry, layout::Cache cache,
+             std::vector<layout::Cache>& caches, std::vector<Fit>& fits) {
+  std::string axes;
+  for (const layout::Dim& dim : cache.tensors.front().dims) axes += (axes.empty() ? "" : " ") + dim.axes;
+  for (std::size_t f = 0; f < fits.size(); ++f) {
+    Fit& fit = fits[f];
+    if (fit.geometry != geometry || fit.dtype != dtype || fit.axes != axes || !layout::same_map(caches[f], cache)) continue;
+    if (std::find(fit.layouts.begin(), fit.layouts.end(), id) == fit.layouts.end()) fit.layouts.push_back(id);
+    return;
+  }
+  fits.push_back({axes, order_of(cache), geometry, dtype, {id}});
+  caches.push_back(std::move(cache));
+}
+
+/// What no conversion can change.
+std::vector<std::string> differences(const Subject& producer, const Subject& consumer) {
+  const layout::Geometry &p = producer.geometry, &c = consumer.geometry;
+  const auto wide = [](const layout::Geometry& g) { return g.v_head_dim ? g.v_head_dim : g.head_dim; };
+  std::vector<std::string> differ;
+  const auto must_agree = [&](const char* what, std::int64_t a, std::int64_t b) {
+    if (a != b) differ.push_back(fmt::format("{} is {} in the producer and {} in the consumer", what, a, b));
+  };
+  must_agree("layers", p.layers, c.layers), must_agree("first_layer", p.first_layer, c.first_layer);
+  must_agree("heads", p.heads, c.heads), must_agree("first_head", p.first_head, c.first_head);
+  must_agree("head_dim", p.head_dim, c.head_dim), must_agree("v_head_dim", wide(p), wide(c)), must_agree("kv", p.kv, c.kv);
+  if (producer.scheme != consumer.scheme)
+    differ.push_back(
+        fmt::format("dtype is {} in the producer and {} in the consumer", producer.scheme.name, consumer.scheme.name));
+  return differ;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> shapes(const layout::Cache& cache) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+  for (const auto& view : cache.tensors) {
+    for (const auto& dim : view.dims) dims.emplace_back(dim.extent, dim.extent > 1 ? dim.stride : 0);
+    dims.emplace_back(-1, -1);
+  }
+  return dims;
+}
+
 }  // namespace
 
 Description describe(const Tensor& tensor, const layout::Facts& facts, const catalogue::Catalogue& catalogue) {
@@ -131,9 +171,8 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   std::vector<std::int64_t> strides;
   for (const std::int64_t bytes : tensor.strides) strides.push_back(bytes / tensor.itemsize);
   std::vector<layout::Reading> readings = layout::readings(tensor.shape, facts, strides);
-  for (const layout::Reading& reading : readings) {
+  for (const layout::Reading& reading : readings)
     if (is_open(reading)) out.open.push_back(reading);
-  }
   const std::vector<Candidate> whole = candidates_of(readings, facts, 0);
   std::vector<Candidate> packed;
   if (tensor.itemsize == 1 && !tensor.shape.empty()) {  // two 4-bit codes per byte
@@ -156,18 +195,7 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
     }
     if (cache.tensors.empty() || !shows(cache.tensors.front(), tensor)) return false;
     fitting.insert(candidate.readings.begin(), candidate.readings.end());
-    std::string axes;
-    for (const layout::Dim& dim : cache.tensors.front().dims) axes += (axes.empty() ? "" : " ") + dim.axes;
-    for (std::size_t f = 0; f < out.fits.size(); ++f) {
-      Fit& fit = out.fits[f];
-      if (fit.geometry != candidate.geometry || fit.dtype != scheme.name || fit.axes != axes ||
-          !layout::same_map(caches[f], cache))
-        continue;
-      if (std::find(fit.layouts.begin(), fit.layouts.end(), id) == fit.layouts.end()) fit.layouts.push_back(id);
-      return true;
-    }
-    out.fits.push_back({axes, order_of(cache), candidate.geometry, scheme.name, {id}});
-    caches.push_back(std::move(cache));
+    add_fit(id, scheme.name, candidate.geometry, std::move(cache), caches, out.fits);
     return true;
   };
   for (const auto& [id, entry] : catalogue.layouts()) {
@@ -194,17 +222,7 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
 Compatibility compare(const Subject& producer, const Subject& consumer, Moves moves) {
   Compatibility out;
   const layout::Geometry &p = producer.geometry, &c = consumer.geometry;
-  const auto wide = [](const layout::Geometry& g) { return g.v_head_dim ? g.v_head_dim : g.head_dim; };
-  std::vector<std::string> differ;
-  const auto must_agree = [&](const char* what, std::int64_t a, std::int64_t b) {
-    if (a != b) differ.push_back(fmt::format("{} is {} in the producer and {} in the consumer", what, a, b));
-  };
-  must_agree("layers", p.layers, c.layers), must_agree("first_layer", p.first_layer, c.first_layer);
-  must_agree("heads", p.heads, c.heads), must_agree("first_head", p.first_head, c.first_head);
-  must_agree("head_dim", p.head_dim, c.head_dim), must_agree("v_head_dim", wide(p), wide(c)), must_agree("kv", p.kv, c.kv);
-  if (producer.scheme != consumer.scheme)
-    differ.push_back(
-        fmt::format("dtype is {} in the producer and {} in the consumer", producer.scheme.name, consumer.scheme.name));
+  const std::vector<std::string> differ = differences(producer, consumer);
   if (!differ.empty()) {
     out.code = 11;
     out.text = fmt::format("refused: {}", fmt::join(differ, "; "));
@@ -217,14 +235,6 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   theirs.blocks = common.blocks;
   const layout::Cache a = layout::instantiate(producer.text, common, producer.scheme),
                       b = layout::instantiate(consumer.text, theirs, consumer.scheme);
-  const auto shapes = [](const layout::Cache& cache) {
-    std::vector<std::pair<std::int64_t, std::int64_t>> dims;
-    for (const auto& view : cache.tensors) {
-      for (const auto& dim : view.dims) dims.emplace_back(dim.extent, dim.extent > 1 ? dim.stride : 0);
-      dims.emplace_back(-1, -1);
-    }
-    return dims;
-  };
   const bool same = p.block_size == c.block_size && layout::same_map(a, b);
   out.told_apart = same || shapes(producer.cache) != shapes(consumer.cache);
   if (same) {

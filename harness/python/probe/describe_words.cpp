@@ -26,16 +26,14 @@ std::string to_text(const Tensor& tensor, const Description& description) {
                        g.blocks, g.block_size, g.heads, g.head_dim, g.layers > 1 ? fmt::format(", {} layers", g.layers) : "",
                        g.kv == 2 ? "" : ", one latent", fmt::join(fit.layouts, ", "));
   }
-  for (std::size_t i = 0; i < std::min(most_open, description.open.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(most_open, description.open.size()); ++i)
     out +=
         fmt::format("\nopen      {}: needs {}", description.open[i].letters, fmt::join(missing(description.open[i]), ", "));
-  }
   if (description.open.size() > most_open)
     out += fmt::format("\n          and {} more readings that need numbers", description.open.size() - most_open);
-  if (description.fits.empty()) {
+  if (description.fits.empty())
     out += fmt::format("\nno layout of the catalogue has this shape and these strides{}",
                        description.open.empty() ? "" : " without further numbers");
-  }
   if (description.ambiguous) {
     out += fmt::format("\nambiguous: {} readings; say {}",
                        description.fits.empty() ? description.open.size() : description.fits.size(), description.settled_by);

@@ -23,12 +23,11 @@ device::Gpu& gpu(int ordinal) {
   const std::lock_guard lock(mutex);
   std::string reason;
   const device::Driver* const driver = device::driver(reason);
-  if (!has_device_code() && !(driver && driver->modelled)) {
+  if (!has_device_code() && !(driver && driver->modelled))
     throw layout::Error(
         fmt::format("found a tensor on cuda:{}, but this kvcts was built without CUDA: build it with nvcc, or "
                     "hand over tensor.cpu()",
                     ordinal));
-  }
   if (!driver)
     throw layout::Error(fmt::format("found a tensor on cuda:{}, but no driver can reach it: {}", ordinal, reason));
   auto& one = all[ordinal];
@@ -67,9 +66,8 @@ device::Image image(const Bound& bound, std::size_t allocation, const std::vecto
                     blocks,
                     content.key,
                     unblocked_generation(content)};
-  for (const layout::Plane& plane : bound.cache.planes) {
+  for (const layout::Plane& plane : bound.cache.planes)
     if (plane.allocation == static_cast<int>(allocation) && !blocks.empty()) out.planes.push_back(plane);
-  }
   return out;
 }
 
@@ -94,11 +92,10 @@ void fill_on_device(const Subject& subject, const Bound& bound, const Content& c
   }
   Copy copy = on_host(of, bound);
   fill(subject, copy.bound, content, threads);
-  for (std::size_t a = 0; a < copy.memory.size(); ++a) {
+  for (std::size_t a = 0; a < copy.memory.size(); ++a)
     check(of.driver(),
           of.driver().copy_in(address(bound.stretches[a]), copy.memory[a].data(), copy.memory[a].size(), stream),
           "copying a tensor to the device");
-  }
   of.synchronize(stream);
 }
 

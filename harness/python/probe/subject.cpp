@@ -30,11 +30,9 @@ bool needed(std::string_view number) {
 
 layout::Geometry geometry_of(const Wanted& wanted, const catalogue::LayoutEntry* entry) {
   layout::Geometry out;
-  for (const auto& [name, value] : wanted.numbers) {
-    if (std::none_of(std::begin(numbers), std::end(numbers), [&](const auto& n) { return name == n.first; })) {
+  for (const auto& [name, value] : wanted.numbers)
+    if (std::none_of(std::begin(numbers), std::end(numbers), [&](const auto& n) { return name == n.first; }))
       throw Error(fmt::format("'{}' is not a number of a layout", name));
-    }
-  }
   std::vector<std::string> missing;
   for (const auto& [name, member] : numbers) {
     const auto given = wanted.numbers.find(name);
@@ -188,11 +186,10 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     hold_against(tensors[i], view);
     Hull& hull = hulls[static_cast<std::size_t>(view.allocation)];
     std::uint8_t* const base = tensors[i].data - view.offset;
-    if (hull.base && hull.base != base) {
+    if (hull.base && hull.base != base)
       throw Error(fmt::format(
           "tensors {} and {} are parts of one allocation in this layout, but their relative place is wrong ({} bytes off)",
           hull.first, view.name, base - hull.base));
-    }
     if (!hull.base) hull.base = base, hull.first = view.name;
     const layout::ByteRange range = reach(tensors[i]);
     hull.begin = std::min(hull.begin, view.offset + range.begin);

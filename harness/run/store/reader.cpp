@@ -13,9 +13,8 @@ namespace kvcts::store {
 namespace {
 
 std::optional<Ending> ending_from_name(std::string_view word) {
-  for (const auto ending : {Ending::complete, Ending::interrupted, Ending::budget}) {
+  for (const auto ending : {Ending::complete, Ending::interrupted, Ending::budget})
     if (name(ending) == word) return ending;
-  }
   return std::nullopt;
 }
 
@@ -110,9 +109,8 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
   row.planned.digest = from.text(2);
   row.planned.execution = from.text(3);
   const auto where = [&] { return fmt::format("case {} '{}'", row.ordinal, row.planned.id); };
-  if (seal_planned(row.ordinal, from.text(1), from.text(2), from.text(3), from.text(4)) != from.number(5)) {
+  if (seal_planned(row.ordinal, from.text(1), from.text(2), from.text(3), from.text(4)) != from.number(5))
     db_->damaged(fmt::format("planned case {}", row.ordinal));
-  }
   row.planned.expected = db_->reading(where, [&] { return expected_from_text(from.text(4)); });
   if (from.is_null(6)) return row;
 
@@ -138,9 +136,8 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
   }
   evidence.bind(1, from.number(22));
   while (evidence.step()) execution.evidence.push_back({std::string(evidence.text(0)), std::string(evidence.text(1))});
-  if (hash(execution) != from.text(13) || seal_execution(from.text(13), first) != from.number(21)) {
+  if (hash(execution) != from.text(13) || seal_execution(from.text(13), first) != from.number(21))
     db_->damaged("the execution of " + where());
-  }
   row.result = db_->reading(where, [&] { return join(row.planned, execution, own); });
   row.executions = execution.ran && first == row.ordinal ? 1 : 0;
   if (first != row.ordinal) row.shared_with = from.text(23);
@@ -224,6 +221,24 @@ std::optional<Row> RunReader::find(std::string_view id) const {
   return out;
 }
 
+/// Of the skipped cases, most frequent first.
+static std::vector<Lack> lacks_of(Db& db) {
+  std::map<std::pair<std::string, bool>, std::int64_t> lacks;
+  Statement skipped(db,
+                    "SELECT r.facts FROM results r JOIN executions e ON e.n = r.execution"
+                    " WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'");
+  while (skipped.step()) {
+    db.reading("a skipped case", [&] {
+      const auto lack = facts_from_text(skipped.text(0)).value("lack", nlohmann::json::object());
+      ++lacks[{lack.value("name", ""), lack.value("optional", false)}];
+    });
+  }
+  std::vector<Lack> out;
+  for (const auto& [lack, n] : lacks) out.push_back({lack.first, lack.second, n});
+  std::ranges::stable_sort(out, std::greater(), &Lack::count);
+  return out;
+}
+
 Counts RunReader::counts() const {
   Counts out;
   out.planned = db_->number("SELECT COUNT(*) FROM planned");
@@ -262,18 +277,7 @@ Counts RunReader::counts() const {
   const RunInfo about = info();
   out.left_out = about.left_out;
   out.not_isolated = why_not_isolated(about);
-  std::map<std::pair<std::string, bool>, std::int64_t> lacks;
-  Statement skipped(*db_,
-                    "SELECT r.facts FROM results r JOIN executions e ON e.n = r.execution"
-                    " WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'");
-  while (skipped.step()) {
-    db_->reading("a skipped case", [&] {
-      const auto lack = facts_from_text(skipped.text(0)).value("lack", nlohmann::json::object());
-      ++lacks[{lack.value("name", ""), lack.value("optional", false)}];
-    });
-  }
-  for (const auto& [lack, n] : lacks) out.lacks.push_back({lack.first, lack.second, n});
-  std::ranges::stable_sort(out.lacks, std::greater(), &Lack::count);
+  out.lacks = lacks_of(*db_);
   const auto undecided = out.planned - out.decided;
   out.outcome[static_cast<std::size_t>(Outcome::not_run)] += undecided;
   out.verdict[static_cast<std::size_t>(Verdict::not_run)] += undecided;

@@ -143,20 +143,18 @@ struct RunStore::State {
         .bind(10, seal_execution(content, ordinal))
         .run();
     const auto n = db->last_row();
-    for (std::size_t i = 0; i < row.phases.size(); ++i) {
+    for (std::size_t i = 0; i < row.phases.size(); ++i)
       s.phase.bind(1, n)
           .bind(2, static_cast<std::int64_t>(i))
           .bind(3, name(row.phases[i].phase))
           .bind(4, row.phases[i].ns)
           .run();
-    }
-    for (std::size_t i = 0; i < row.evidence.size(); ++i) {
+    for (std::size_t i = 0; i < row.evidence.size(); ++i)
       s.evidence.bind(1, n)
           .bind(2, static_cast<std::int64_t>(i))
           .bind(3, row.evidence[i].kind)
           .bind(4, row.evidence[i].text)
           .run();
-    }
     return n;
   }
 
@@ -178,10 +176,9 @@ struct RunStore::State {
     const std::string digest(planned.text(1)), execution(planned.text(2));
     std::pair<Pending, bool> out{{planned.number(0), split(result)}, planned.number(3) != 0};
     planned.reset();
-    if (!result.case_digest.empty() && result.case_digest != digest) {
+    if (!result.case_digest.empty() && result.case_digest != digest)
       throw Error(fmt::format("result of '{}': it ran with data (digest {}) that differ from the plan ({})", result.id,
                               short_digest(result.case_digest), short_digest(digest)));
-    }
     if (out.first.result.execution.digest.empty()) out.first.result.execution.digest = execution;
     return out;
   }
@@ -263,10 +260,9 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
   Db& db = *state_->db;
   std::unordered_map<std::string_view, const PlannedCase*> wanted;
   wanted.reserve(cases.size());
-  for (const auto& c : cases) {
+  for (const auto& c : cases)
     if (!wanted.emplace(c.id, &c).second)
       throw Error(fmt::format("plan: '{}' is planned twice; an id stands for one case", c.id));
-  }
   RunReader reader(state_->db, state_->directory);
   Drift drift;
   if (reader.planned()) {

@@ -1,6 +1,7 @@
 #include "tools/compat/carry_out.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "connector/connector.hpp"
@@ -20,6 +21,22 @@ struct Area {
     return offset >= 0 && length >= 0 && offset <= bytes && length <= bytes - offset;
   }
 };
+
+/// Memory of the producer and of the consumer.
+std::array<std::vector<Area>, 2> areas_of(checker::OpenCase& open, std::vector<process::Mapping>& maps) {
+  std::array<std::vector<Area>, 2> sides;
+  const json described = open.describe();
+  const json& files = described.at("files");
+  const auto descriptors = open.descriptors();
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    const auto side = files[i].at("side").get<std::string>();
+    maps.emplace_back(descriptors[i], 0);
+    if (side == "producer" || side == "consumer")
+      sides[side == "consumer"].push_back(
+          {maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
+  }
+  return sides;
+}
 
 /// The first wrong places: who belongs there.
 std::vector<std::string> places(const Report& report) {
@@ -57,17 +74,7 @@ Carried carry_out(const ResolvedCase& resolved) {
 
   checker::OpenCase open(resolved);
   std::vector<process::Mapping> maps;
-  std::vector<Area> sides[2];
-  const json described = open.describe();
-  const json& files = described.at("files");
-  const auto descriptors = open.descriptors();
-  for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    const auto side = files[i].at("side").get<std::string>();
-    maps.emplace_back(descriptors[i], 0);
-    if (side == "producer" || side == "consumer")
-      sides[side == "consumer"].push_back(
-          {maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
-  }
+  const auto sides = areas_of(open, maps);
   std::int64_t total = 0;
   for (const Copy& copy : plan.copies) {
     const auto in = [&](std::size_t side, int region, std::int64_t offset) {

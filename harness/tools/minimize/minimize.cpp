@@ -32,9 +32,8 @@ bool fails(Outcome outcome) {
 /// Text without its numbers: a smaller case has different ones.
 std::string without_numbers(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : text)
     if (c < '0' || c > '9') out += c;
-  }
   return out;
 }
 
@@ -129,14 +128,12 @@ class Search {
     }
     // Controls that hold now must keep holding.
     std::set<std::string> holds;
-    for (const ResolvedCase& control : whole.controls) {
+    for (const ResolvedCase& control : whole.controls)
       if (run_one(control).outcome == Outcome::pass) holds.insert(control.id.substr(control.id.find('#') + 1));
-    }
     if (document_.contains("controls")) {
       json kept = json::array();
-      for (const json& control : document_["controls"]) {
+      for (const json& control : document_["controls"])
         if (holds.contains(control["name"].get<std::string>())) kept.push_back(control);
-      }
       if (kept.empty())
         document_.erase("controls");
       else
@@ -201,9 +198,8 @@ class Search {
   void search(Minimum& out) {
     for (bool better = true; better;) {
       better = false;
-      for (const Family& family : families()) {
+      for (const Family& family : families())
         while (tries_ < options_.tries && improve(family, out)) better = true;
-      }
       if (tries_ >= options_.tries) return;
     }
     out.finished = true;
@@ -235,9 +231,8 @@ class Search {
     }
     if (!document_.contains("steps")) return;
     json unnamed = document_;
-    for (json& step : unnamed["steps"]) {
+    for (json& step : unnamed["steps"])
       if (step.is_object() && !step.empty() && step.begin().value().is_object()) step.begin().value().erase("name");
-    }
     try {
       const Trial renamed = trial_of(unnamed, "");
       if (same_failure(first_, run_one(renamed.resolved))) document_ = std::move(unnamed), resolved_ = renamed.resolved;
@@ -250,10 +245,9 @@ class Search {
     at_once_ = false;
     Trial trial = trial_of(document_, "");
     out.last = run_one(trial.resolved);
-    if (!same_failure(first_, out.last)) {
+    if (!same_failure(first_, out.last))
       throw Error(fmt::format("the smallest case ended as {}, earlier as {}: '{}' does not end the same way each time",
                               ending(out.last), ending(first_), given.id));
-    }
     document_["notes"] =
         fmt::format("the smallest form of {} that ends as {}, found by kvcts minimize", given.id, ending(first_));
     if (!given.links.empty()) document_["links"] = given.links;
@@ -272,9 +266,8 @@ class Search {
   /// "kv/producer=a" -> "minimal/kv/producer-a": ids of files have no '=' and no '#'.
   static std::string file_id(const std::string& id) {
     std::string out = id.starts_with("minimal/") ? id : "minimal/" + id;
-    for (char& c : out) {
+    for (char& c : out)
       if (c == '=' || c == '#') c = '-';
-    }
     return out.substr(0, std::min<std::size_t>(out.size(), 180));
   }
 
@@ -288,6 +281,37 @@ class Search {
   bool at_once_{false};
   int tries_{0};
 };
+
+void add_extent(Sizes& out, const std::string& what, std::int64_t n) {
+  const auto known = std::find_if(out.begin(), out.end(), [&](const auto& size) { return size.first == what; });
+  if (known == out.end())
+    out.emplace_back(what, n);
+  else
+    known->second = std::max(known->second, n);
+}
+
+/// The largest of each axis.
+void add_extents(Sizes& out, const layout::Cache& cache) {
+  for (const auto axis :
+       {layout::Axis::layer, layout::Axis::head, layout::Axis::channel, layout::Axis::slot, layout::Axis::block}) {
+    std::int64_t extent = 1;
+    for (const auto& plane : cache.planes)
+      if (plane.component == layout::Component::data) extent = std::max(extent, layout::domain(plane).hi[axis]);
+    add_extent(out,
+               axis == layout::Axis::layer     ? "layers"
+               : axis == layout::Axis::head    ? "heads"
+               : axis == layout::Axis::channel ? "channels"
+               : axis == layout::Axis::slot    ? "slots of a block"
+                                               : "blocks",
+               extent);
+  }
+}
+
+std::int64_t bytes_of(const layout::Cache& cache) {
+  std::int64_t out = 0;
+  for (const auto& allocation : cache.allocations) out += allocation.bytes;
+  return out;
+}
 
 }  // namespace
 
@@ -313,35 +337,13 @@ Minimum minimize(const CaseSpec& spec, const catalogue::Catalogue& catalogue, co
 
 Sizes sizes_of(const ResolvedCase& c) {
   Sizes out;
-  const auto most = [&out](const std::string& what, std::int64_t n) {
-    const auto known = std::find_if(out.begin(), out.end(), [&](const auto& size) { return size.first == what; });
-    if (known == out.end())
-      out.emplace_back(what, n);
-    else
-      known->second = std::max(known->second, n);
-  };
   std::int64_t bytes = 0, ranks = 0, tokens = 0, blocks = 0, requests = 0;
-  const auto extents = [&most](const layout::Cache& cache) {
-    for (const auto axis :
-         {layout::Axis::layer, layout::Axis::head, layout::Axis::channel, layout::Axis::slot, layout::Axis::block}) {
-      std::int64_t extent = 1;
-      for (const auto& plane : cache.planes) {
-        if (plane.component == layout::Component::data) extent = std::max(extent, layout::domain(plane).hi[axis]);
-      }
-      most(axis == layout::Axis::layer     ? "layers"
-           : axis == layout::Axis::head    ? "heads"
-           : axis == layout::Axis::channel ? "channels"
-           : axis == layout::Axis::slot    ? "slots of a block"
-                                           : "blocks",
-           extent);
-    }
-  };
   for (const Group& group : c.groups) {
     for (const SideCache* side : {&group.producer, &group.consumer}) {
       ranks += static_cast<std::int64_t>(side->ranks.size());
       for (const RankCache& rank : side->ranks) {
-        extents(rank.truth);
-        for (const auto& a : rank.truth.allocations) bytes += a.bytes;
+        add_extents(out, rank.truth);
+        bytes += bytes_of(rank.truth);
       }
     }
     for (const Request& r : group.requests)
@@ -355,10 +357,8 @@ Sizes sizes_of(const ResolvedCase& c) {
       continue;
     }
     const layout::Cache cache = layout::cache_from_text(memory.view.cache);
-    extents(cache);
-    std::int64_t own = 0;
-    for (const auto& a : cache.allocations) own += a.bytes;
-    if (memory.view.of.empty()) bytes += std::max(own, memory.bytes);
+    add_extents(out, cache);
+    if (memory.view.of.empty()) bytes += std::max(bytes_of(cache), memory.bytes);
   }
   for (const auto& [name, request] : c.script.requests) {
     ++requests, tokens += request.tokens;

@@ -42,9 +42,8 @@ const std::vector<std::string>& subjects() {
   return keys;
 }
 void each_subject(const json& d, const std::function<void(const Pointer&, const json&)>& f) {
-  for (const std::string& key : subjects()) {
+  for (const std::string& key : subjects())
     if (d.contains(key)) each(d[key], Pointer() / key, f);
-  }
 }
 
 void erase(json& d, const Pointer& at) {
@@ -89,9 +88,8 @@ bool without_views(json& body, const std::string& memory) {
     json& views = body[key];
     if (!views.is_array()) return false;
     json kept = json::array();
-    for (const json& view : views) {
+    for (const json& view : views)
       if (!lies_in(view, memory)) kept.push_back(view);
-    }
     if (kept.empty()) return false;
     views = kept.size() == 1 ? kept[0] : kept;
   }
@@ -112,10 +110,9 @@ void filter_steps(json& d, const std::function<bool(json& body)>& keep) {
     if (!keep(body)) continue;
     if (body.contains("actually") && body["actually"].is_array()) {
       json actual = json::array();
-      for (json action : body["actually"]) {
+      for (json action : body["actually"])
         if (!action.is_object() || action.empty() || !action.begin().value().is_object() || keep(action.begin().value()))
           actual.push_back(action);
-      }
       body["actually"] = actual.empty() ? json("skipped") : actual;
     }
     steps.push_back(std::move(step));
@@ -133,11 +130,9 @@ std::vector<Candidate> memories(const json& d) {
     c.document["memory"].erase(memory);
     filter_steps(c.document, [&](json& body) { return without_views(body, memory); });
     if (c.document.contains("requests")) {
-      for (auto& [name, request] : c.document["requests"].items()) {
-        for (const char* key : {"blocks", "positions"}) {
+      for (auto& [name, request] : c.document["requests"].items())
+        for (const char* key : {"blocks", "positions"})
           if (request.contains(key)) request[key].erase(memory);
-        }
-      }
     }
     out.push_back(std::move(c));
   }
@@ -342,9 +337,8 @@ std::vector<Candidate> geometry(const json& d) {
 /// Block lists of a request, in either form.
 std::vector<Pointer> block_lists(const json& request, const Pointer& at) {
   std::vector<Pointer> out;
-  for (const char* key : {"producer_blocks", "consumer_blocks"}) {
+  for (const char* key : {"producer_blocks", "consumer_blocks"})
     if (request.contains(key)) out.push_back(at / key);
-  }
   for (const char* key : {"blocks", "positions"}) {
     if (!request.contains(key) || !request[key].is_object()) continue;
     for (const auto& [memory, list] : request[key].items()) out.push_back(at / key / memory);
@@ -409,11 +403,9 @@ std::vector<Candidate> block_ids(const json& d) {
   Candidate all{d, "block ids of all memories close together"};
   for (const auto& [memory, places] : lists) {
     std::map<std::int64_t, std::int64_t> rank;
-    for (const Pointer& at : places) {
-      for (const json& id : d[at]) {
+    for (const Pointer& at : places)
+      for (const json& id : d[at])
         if (id.is_number_integer() && id.get<std::int64_t>() >= 0) rank[id.get<std::int64_t>()] = 0;
-      }
-    }
     std::int64_t next = 0;
     for (auto& [id, to] : rank) to = next++;
     Candidate one{d, "block ids of " + memory + " close together"};
@@ -462,9 +454,8 @@ std::vector<Candidate> numbers(const json& d) {
         at.back() == "generation")
       return;
     // Block ids move together; which layers or heads a step takes is the fault itself.
-    for (Pointer above = at; !above.empty(); above = above.parent_pointer()) {
+    for (Pointer above = at; !above.empty(); above = above.parent_pointer())
       if (lists.contains(above.back())) return;
-    }
     if (value.is_number_unsigned() && value.get<std::uint64_t>() > (std::uint64_t{1} << 62)) return;
     const std::int64_t now = value.get<std::int64_t>();
     for (const std::int64_t less : smaller(now, 0)) {

@@ -189,9 +189,8 @@ class Neighbour final : public Target {
     const std::vector<std::uint8_t> text = json::to_cbor(question);
     if (send(socket_, text.data(), text.size(), MSG_NOSIGNAL) < 0) throw std::runtime_error("the target is gone" + how());
     transport::Patience patience;
-    for (pollfd ready{socket_, POLLIN, 0}; poll(&ready, 1, patience.poll_timeout_ms()) == 0;) {
+    for (pollfd ready{socket_, POLLIN, 0}; poll(&ready, 1, patience.poll_timeout_ms()) == 0;)
       if (initiator.turn()) patience.reset();
-    }
     return hear();
   }
   void signal(int number) override {
@@ -264,9 +263,8 @@ class Play {
     actor.meanwhile = target->meanwhile();
     actor_ = &actor;
     tell({{"version", actor.session().plugin().version()}});
-    if (rule_.prelude == "pair") {
+    if (rule_.prelude == "pair")
       for (const RuleStep& step : prelude()) must(step, "the prelude");
-    }
     for (std::size_t i = 0; i < rule_.steps.size(); ++i) {
       const RuleStep& step = rule_.steps[i];
       const std::string where = "step " + std::to_string(i + 1) + " (" + step.action + ")";
@@ -430,10 +428,27 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
     text.append(buffer, static_cast<std::size_t>(bytes));
   }
   std::vector<json> lines;
-  for (std::size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1) {
+  for (std::size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1)
     if (json line = json::parse(text.substr(from, to - from), nullptr, false); !line.is_discarded())
       lines.push_back(std::move(line));
+  return lines;
+}
+
+std::vector<json> play_in_child(const RuleEntry& rule, Setup& setup, std::chrono::milliseconds deadline, bool& in_time,
+                                int& status) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error(std::string("no process: ") + std::strerror(errno));
+  if (pid == 0) {
+    close(ends[0]);
+    initiate(rule, setup, ends[1]);
   }
+  close(ends[1]);
+  std::vector<json> lines = listen(ends[0], deadline, in_time);
+  close(ends[0]);
+  kill(-pid, SIGKILL);
+  waitpid(pid, &status, 0);
   return lines;
 }
 
@@ -454,22 +469,10 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
   std::chrono::milliseconds deadline = slack;
   for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);
   Observation seen;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
   const auto begin = std::chrono::steady_clock::now();
-  const pid_t pid = fork();
-  if (pid < 0) throw std::runtime_error(std::string("no process: ") + std::strerror(errno));
-  if (pid == 0) {
-    close(ends[0]);
-    initiate(rule, setup, ends[1]);
-  }
-  close(ends[1]);
-  bool in_time = false;
-  const std::vector<json> lines = listen(ends[0], deadline, in_time);
-  close(ends[0]);
-  kill(-pid, SIGKILL);
   int status = 0;
-  waitpid(pid, &status, 0);
+  bool in_time = false;
+  const std::vector<json> lines = play_in_child(rule, setup, deadline, in_time, status);
   seen.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   drop(setup.here);
   drop(setup.there);
@@ -488,12 +491,11 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
     if (line.contains("failed")) trouble = line.value("code", "not played"), seen.words = line["failed"];
     ended = ended || line.contains("end");
   }
-  if (trouble.empty() && !ended) {
+  if (trouble.empty() && !ended)
     trouble = !in_time ? "does not return"
               : WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL
                   ? std::string("crash SIG") + sigabbrev_np(WTERMSIG(status))
                   : "exits";
-  }
   const auto named =
       std::count_if(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return !step.as.empty(); });
   for (const auto& [as, answer] : answers)

@@ -153,6 +153,7 @@ nb::dict describe(const nb::list& tensors, const std::map<std::string, std::int6
 
 }  // namespace
 
+// One list: all that Python can call.
 NB_MODULE(_native, m) {
   m.attr("__version__") = KVCTS_VERSION;
   m.attr("cuda") = probe::has_device_code();
