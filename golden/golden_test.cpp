@@ -70,7 +70,7 @@ class Damaged : public testing::Test {
       return fault.what();
     }
   }
-  fs::path script(const std::string& text) {
+  fs::path scenario(const std::string& text) {
     const fs::path path = folder / "reader.sh";
     write(path, "#!/bin/sh\n" + text + "\n");
     fs::permissions(path, fs::perms::owner_all);
@@ -192,7 +192,7 @@ TEST_F(Damaged, TooLarge) {
 TEST_F(Damaged, TwoHundredBitFlipsAreNeverOpened) {
   std::mt19937_64 random(1);
   LoadOptions options;
-  options.reader = script("echo opened >> " + (folder / "opened").string());
+  options.reader = scenario("echo opened >> " + (folder / "opened").string());
   for (int i = 0; i < 200; ++i) {
     std::string flipped = bytes;
     flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
@@ -241,15 +241,15 @@ TEST_F(Damaged, ReadersThatMisbehave) {
     options.reader = reader;
     return error(options);
   };
-  EXPECT_TRUE(has(with(script("kill -SEGV $$")), "crashed with SIGSEGV")) << error(options);
-  EXPECT_TRUE(has(with(script("sleep 60 & sleep 60")), "did not finish within 300 ms")) << error(options);
-  EXPECT_TRUE(has(with(script("exec >&- 2>&-; sleep 60")), "did not finish within 300 ms")) << error(options);
-  EXPECT_TRUE(has(with(script("yes")), "wrote more than")) << error(options);
-  EXPECT_TRUE(has(with(script("echo no such thing >&2; exit 3")), "exit status 3: no such thing")) << error(options);
-  EXPECT_TRUE(has(with(script("cat")), "no golden dump")) << error(options);
-  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\377\\0\\0\\0\\0\\0\\0\\0{'")), "cut off within its header"))
+  EXPECT_TRUE(has(with(scenario("kill -SEGV $$")), "crashed with SIGSEGV")) << error(options);
+  EXPECT_TRUE(has(with(scenario("sleep 60 & sleep 60")), "did not finish within 300 ms")) << error(options);
+  EXPECT_TRUE(has(with(scenario("exec >&- 2>&-; sleep 60")), "did not finish within 300 ms")) << error(options);
+  EXPECT_TRUE(has(with(scenario("yes")), "wrote more than")) << error(options);
+  EXPECT_TRUE(has(with(scenario("echo no such thing >&2; exit 3")), "exit status 3: no such thing")) << error(options);
+  EXPECT_TRUE(has(with(scenario("cat")), "no golden dump")) << error(options);
+  EXPECT_TRUE(has(with(scenario("printf 'KVGOLD01\\377\\0\\0\\0\\0\\0\\0\\0{'")), "cut off within its header"))
       << error(options);
-  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\2\\0\\0\\0\\0\\0\\0\\0{}'")), "not a golden file of this format"))
+  EXPECT_TRUE(has(with(scenario("printf 'KVGOLD01\\2\\0\\0\\0\\0\\0\\0\\0{}'")), "not a golden file of this format"))
       << error(options);
   EXPECT_TRUE(has(with(folder / "unknown"), "could not be started")) << error(options);
 }
@@ -381,14 +381,14 @@ TEST_F(Damaged, PythonThatIsNotThereIsSkippedWithTheReason) {
   options.cpp = false;
   options.python = folder / "no-python";
   EXPECT_TRUE(has(verify(folder, options).items.back().detail, "could not be started"));
-  options.python = script("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1");
+  options.python = scenario("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1");
   const auto item = verify(folder, options).items.back();
   EXPECT_EQ(item.check, Check::skipped);
   EXPECT_TRUE(has(item.detail, "No module named 'h5py'")) << item.detail;
   options.python =
-      script("test \"$1\" = -c && exit 0; echo '{\"files\": {\"a\": [\"a.h5: lies\"]}, \"missing\": [\"b\"]}'; exit 1");
+      scenario("test \"$1\" = -c && exit 0; echo '{\"files\": {\"a\": [\"a.h5: lies\"]}, \"missing\": [\"b\"]}'; exit 1");
   EXPECT_EQ(verify(folder, options).count(Check::fail), 2);
-  options.python = script("test \"$1\" = -c && exit 0; echo Traceback >&2; exit 1");
+  options.python = scenario("test \"$1\" = -c && exit 0; echo Traceback >&2; exit 1");
   EXPECT_TRUE(has(verify(folder, options).items.back().detail, "failed: Traceback"));
 }
 

@@ -172,7 +172,7 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
     out["content"].update(
         {{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
   }
-  if (!c.script.empty()) out["script"] = script::to_json(c.script);
+  if (!c.scenario.empty()) out["script"] = scenario::to_json(c.scenario);
   if (!with_arch) out.erase("arch");
   return out;
 }
@@ -233,7 +233,7 @@ std::int64_t memory_needed(const ResolvedCase& resolved) {
       if (side == Side::consumer) largest = std::max(largest, bytes);
     }
   }
-  return static_cast<std::int64_t>(std::min(1.5 * files + 3 * largest + script::memory_needed(resolved.script), 9e18));
+  return static_cast<std::int64_t>(std::min(1.5 * files + 3 * largest + scenario::memory_needed(resolved.scenario), 9e18));
 }
 
 json to_json(const ResolvedCase& c) {
@@ -264,7 +264,7 @@ ResolvedCase case_from_json(const json& in) {
   c.seed = in.value("seed", std::uint64_t{1});
   c.passes = in.value("passes", 1);
   c.performer = performer_from_name(in.value("performer", name(Performer::engine)));
-  if (const auto it = in.find("script"); it != in.end()) c.script = script::script_from_json(*it);
+  if (const auto it = in.find("script"); it != in.end()) c.scenario = scenario::scenario_from_json(*it);
   for (const auto& g : in.at("groups")) {
     Group group;
     group.name = g.at("name").get<std::string>();

@@ -12,7 +12,7 @@
 
 #include "case/direction.hpp"
 #include "case/outcome.hpp"
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 #include "layout/layout.hpp"
 #include "layout/scheme.hpp"
 #include "layout/template.hpp"
@@ -120,8 +120,8 @@ struct ResolvedCase {
   EngineSpec engine;
   std::vector<std::string> grants;  ///< what both sandboxes may also see and do (process/grants.hpp)
   ReaderSpec reader;
-  std::vector<Copy> copies;  ///< connector kind "explicit"
-  script::Script script;     ///< performed by our machine, instead of groups, connector, engine and reader
+  std::vector<Copy> copies;     ///< connector kind "explicit"
+  scenario::Scenario scenario;  ///< performed by our machine, instead of groups, connector, engine and reader
   Performer performer{Performer::engine};
   std::vector<Expected> expected;
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< per phase

@@ -173,12 +173,12 @@ TEST(Case, DigestKnowsWhatIsExecuted) {
 
 }  // namespace
 TEST(Operations, EveryNameReadsBack) {
-  for (int i = 0; i < script::operation_count; ++i) {
-    const auto op = static_cast<script::Operation>(i);
-    EXPECT_EQ(script::operation_from_name(script::name(op)), op);
-    EXPECT_EQ(nlohmann::json(op).get<script::Operation>(), op);
+  for (int i = 0; i < scenario::operation_count; ++i) {
+    const auto op = static_cast<scenario::Operation>(i);
+    EXPECT_EQ(scenario::operation_from_name(scenario::name(op)), op);
+    EXPECT_EQ(nlohmann::json(op).get<scenario::Operation>(), op);
   }
-  EXPECT_THROW(script::operation_from_name("frobnicate"), std::runtime_error);
+  EXPECT_THROW(scenario::operation_from_name("frobnicate"), std::runtime_error);
 }
 
 }  // namespace kvcts

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "case/script_walk.hpp"
+#include "case/scenario_walk.hpp"
 #include "layout/layout.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -14,12 +14,12 @@ constexpr double per_element = 120;                        // of a step while th
 constexpr double per_row = 200;                            // of a step on the tape
 constexpr double per_name = 450, per_name_and_pass = 300;  // of a row that is written, or a number that is read
 constexpr double per_byte = 4, per_byte_and_pass = 2;      // touched, at a check
-constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // script::Arena
+constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // scenario::Arena
 
 // At most so many deciding passes: enough for the narrowest codes (script/run.cpp).
-double passes_of(const Script& script) {
+double passes_of(const Scenario& scenario) {
   double out = 3;
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.cache.empty()) continue;
     for (const auto& plane : layout::cache_from_text(memory.view.cache).planes) {
       const int bits = layout::bits(plane.dtype);
@@ -29,13 +29,13 @@ double passes_of(const Script& script) {
   return out;
 }
 
-std::size_t longest_table(const Script& script, const std::string& request, const std::string& memory) {
+std::size_t longest_table(const Scenario& scenario, const std::string& request, const std::string& memory) {
   std::size_t out = 0;
   const auto take = [&](const std::map<std::string, std::vector<std::int64_t>>& blocks) {
     if (const auto found = blocks.find(memory); found != blocks.end()) out = std::max(out, found->second.size());
   };
-  if (const auto found = script.requests.find(request); found != script.requests.end()) take(found->second.blocks);
-  each_action(script, [&](const Step&, const Action& action, bool) {
+  if (const auto found = scenario.requests.find(request); found != scenario.requests.end()) take(found->second.blocks);
+  each_action(scenario, [&](const Step&, const Action& action, bool) {
     if (action.op == Operation::assign && action.request == request) take(action.blocks);
   });
   return out;
@@ -47,12 +47,12 @@ bool wanted(const std::string& parts, layout::Component component) {
 
 }  // namespace
 
-Taken taken(const Script& script, const Action& action, const View& view) {
+Taken taken(const Scenario& scenario, const Action& action, const View& view) {
   Taken out;
   if (view.cache.empty()) return out;
   const auto& given =
       &view >= action.to.data() && &view < action.to.data() + action.to.size() ? action.to_blocks : action.from_blocks;
-  const std::size_t blocks = given ? given->size() : longest_table(script, action.request, memory_of(view.of));
+  const std::size_t blocks = given ? given->size() : longest_table(scenario, action.request, memory_of(view.of));
   for (const auto& plane : layout::cache_from_text(view.cache).planes) {
     if (!wanted(action.parts, plane.component) && !action.decode) continue;
     double rows = 1, channels = 1;
@@ -71,9 +71,9 @@ Taken taken(const Script& script, const Action& action, const View& view) {
   return out;
 }
 
-double memory_needed(const Script& script) {
+double memory_needed(const Scenario& scenario) {
   double whole = 0;
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     if (memory.sparse || !memory.view.of.empty()) continue;
     const double guards = static_cast<double>(memory.guard_below) + static_cast<double>(memory.guard_above);
     double bytes = static_cast<double>(memory.bytes) + guards;
@@ -85,13 +85,13 @@ double memory_needed(const Script& script) {
     }
     whole += bytes;
   }
-  const double passes = passes_of(script);
+  const double passes = passes_of(scenario);
   double checks = 1, step = 0, rows = 0, names = 0, touched = 0;
-  each_action(script, [&](const Step&, const Action& action, bool) {
+  each_action(scenario, [&](const Step&, const Action& action, bool) {
     checks += action.op == Operation::check;
     Taken from, to;
     const auto add = [&](Taken& sum, const View& view) {
-      const Taken one = taken(script, action, view);
+      const Taken one = taken(scenario, action, view);
       sum.elements += one.elements, sum.bytes += one.bytes, sum.rows += one.rows;
     };
     for (const auto& view : action.from) add(from, view);
@@ -112,4 +112,4 @@ double memory_needed(const Script& script) {
          std::min(whole, kept_whole) * per_whole_byte_and_pass * passes;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

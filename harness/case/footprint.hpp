@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// What a step takes through a view; in double, because a file may request more than 2^63.
 struct Taken {
@@ -15,9 +15,9 @@ struct Taken {
 };
 /// Upper bounds: whole blocks of the longest table of the request in that memory, ignoring picks of layers, heads and
 /// channels.
-Taken taken(const Script& script, const Action& action, const View& view);
+Taken taken(const Scenario& scenario, const Action& action, const View& view);
 
-/// Bytes of memory needed to play and compare a script, without a search for a cause.
-double memory_needed(const Script& script);
+/// Bytes of memory needed to play and compare a scenario, without a search for a cause.
+double memory_needed(const Scenario& scenario);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

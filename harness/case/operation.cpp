@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 constexpr std::array<std::string_view, operation_count> operation_names{
@@ -29,4 +29,4 @@ Operation operation_from_name(std::string_view wanted) {
 void to_json(nlohmann::json& out, Operation op) { out = name(op); }
 void from_json(const nlohmann::json& in, Operation& op) { op = operation_from_name(in.get<std::string>()); }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,12 +1,12 @@
 // The operations of a scripted case, in the order of the reference. A new one: an enumerator, its name, its tables in
-// catalogue/script_ops.cpp; the compiler names the switches that lack it.
+// catalogue/scenario_ops.cpp; the compiler names the switches that lack it.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 enum class Operation : std::uint8_t {
   nothing,
@@ -42,4 +42,4 @@ Operation operation_from_name(std::string_view name);
 void to_json(nlohmann::json& out, Operation op);
 void from_json(const nlohmann::json& in, Operation& op);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -11,7 +11,7 @@
 
 #include "case/direction.hpp"
 #include "case/outcome.hpp"
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts {
@@ -84,7 +84,7 @@ struct CaseSpec {
   std::string reader;
   nlohmann::json reader_options = nlohmann::json::object();
   std::vector<CopySpec> copies;
-  script::Script script;                             ///< keys memory, requests (a mapping), steps: a scripted case
+  scenario::Scenario scenario;                       ///< keys memory, requests (a mapping), steps: a scripted case
   std::map<std::string, std::int64_t> deadlines_ms;  ///< phase name -> ms
   std::optional<std::int64_t> settle_ms, guard_bytes, misalign;
   std::vector<Expected> expected;

@@ -8,13 +8,13 @@
 #include <map>
 #include <set>
 
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 #include "case/outcome.hpp"
 #include "cli/child.hpp"
 #include "cli/drawing.hpp"
 #include "cli/exit.hpp"
 #include "cli/provenance.hpp"
-#include "cli/script_words.hpp"
+#include "cli/scenario_text.hpp"
 #include "cli/selection.hpp"
 #include "cli/slurm/nodes.hpp"
 #include "cli/verb.hpp"
@@ -198,8 +198,8 @@ TEST(Drawing, BytesAreRunsOfOneMovingAxisAndPadding) {
             "        24 .. 128        and so on\n");
 }
 
-TEST(Script, StepsShowWhatWasMeantAndWhatIsDifferent) {
-  const auto script = catalogue::script_from_yaml(R"(
+TEST(Scenario, StepsShowWhatWasMeantAndWhatIsDifferent) {
+  const auto scenario = catalogue::scenario_from_yaml(R"(
 memory:
   P: {side: producer, rank: 1, bytes: 4096}
   S: {side: staging, of: P, offset: 64}
@@ -211,20 +211,20 @@ steps:
   - check: {name: middle, actually: skipped}
   - nothing: {actually: [{copy: {from: P, to: S, bytes: 4}}, {write: {request: A, to: P}}]}
 )");
-  EXPECT_EQ(script_lines(script), (std::vector<std::string>{
-                                      "memory    P: producer rank 1, 4,096 bytes",
-                                      "memory    S: staging, bytes of P + 64, 0 bytes",
-                                      "request   A: 8 tokens, generation 1, P [3 0]",
-                                      "steps",
-                                      "  write1    write request: A, to: P",
-                                      "  move2     move request: A, from: P, to: {of: S, layout: x}, kv: [K]",
-                                      "            actually: from: {align: 256}, to: {layout: y}, kv: null",
-                                      "  middle    check",
-                                      "            actually: skipped",
-                                      "  nothing4  nothing",
-                                      "            actually: copy from: P, to: S, bytes: 4",
-                                      "            actually: write request: A, to: P",
-                                  }));
+  EXPECT_EQ(scenario_lines(scenario), (std::vector<std::string>{
+                                          "memory    P: producer rank 1, 4,096 bytes",
+                                          "memory    S: staging, bytes of P + 64, 0 bytes",
+                                          "request   A: 8 tokens, generation 1, P [3 0]",
+                                          "steps",
+                                          "  write1    write request: A, to: P",
+                                          "  move2     move request: A, from: P, to: {of: S, layout: x}, kv: [K]",
+                                          "            actually: from: {align: 256}, to: {layout: y}, kv: null",
+                                          "  middle    check",
+                                          "            actually: skipped",
+                                          "  nothing4  nothing",
+                                          "            actually: copy from: P, to: S, bytes: 4",
+                                          "            actually: write request: A, to: P",
+                                      }));
 }
 
 TEST(Child, BringsTheAnswerBack) {

@@ -10,7 +10,7 @@
 #include "diagnose/observe.hpp"
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -71,14 +71,14 @@ class Brought {
 
 }  // namespace
 
-Explanation explain(const Script& script, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
   Names names;
-  Truth truth = paint(script, arena, names);
+  Truth truth = paint(scenario, arena, names);
   truth.checks.back().any = arrived.any;
   Expectation expectation(truth, arena, names, seed);
-  const Tape tape = record(script, arena, actual_sequence(script));
+  const Tape tape = record(scenario, arena, actual_sequence(scenario));
   Observation seen = observe(tape, seed, passes);
   seen.counted = false;
   for (auto& checks : seen.bytes) {
@@ -97,7 +97,7 @@ Explanation explain(const Script& script, const Arena& arena, const Arrived& arr
   const bool stray = clues.unknown == clues.wrong && clues.wrong < few;
   if (clues.unknown > 0 && (!arrived.real || stray)) return {};  // no step moves content that nothing had
   return explain(
-      {script, arena, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
+      {scenario, arena, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,10 +6,10 @@
 #include <map>
 #include <vector>
 
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 #include "diagnose/explain.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Bytes that are not what they must be.
 struct Patch {
@@ -35,7 +35,7 @@ struct Arrived {
 };
 
 /// Names the cause. Throws std::runtime_error when the steps cannot be played.
-Explanation explain(const Script& script, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims = {});
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,12 +6,12 @@
 #include "diagnose/testing/cases.hpp"
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
-const Script& told() {
-  static const Script script = testing_support::script_of("arrived/two-blocks");
-  return script;
+const Scenario& told() {
+  static const Scenario scenario = testing_support::scenario_of("arrived/two-blocks");
+  return scenario;
 }
 
 constexpr std::int64_t block = std::int64_t{4} * 2 * 32 * 2;
@@ -41,4 +41,4 @@ TEST(Arrived, ContentThatNothingHadIsNotSearchedFor) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/run.hpp"
 #include "testing/checkout.hpp"
 
@@ -33,7 +33,7 @@ std::vector<YAML::Node> documents(const std::string& file) {
 
 nlohmann::json diagnosed(const YAML::Node& document, const catalogue::Catalogue& catalogue) {
   const CaseSpec spec = catalogue::parse_cases(text_of(document), "blind", &catalogue).at(0);
-  Report report = script::run_script(resolve_script(spec, catalogue), 1);
+  Report report = scenario::run_scenario(resolve_scenario(spec, catalogue), 1);
   report.compare_ns = report.diagnose_ns = 0;
   return to_json(report);
 }

@@ -54,7 +54,7 @@ class Claims {
  public:
   explicit Claims(const ResolvedCase& resolved) : case_(resolved), group_(resolved.groups.at(0)) {}
 
-  std::vector<script::Claim> all() {
+  std::vector<scenario::Claim> all() {
     as_the_other(Side::consumer);
     as_declared();
     as_the_other(Side::producer);
@@ -63,7 +63,7 @@ class Claims {
 
  private:
   void as_declared() {
-    script::Claim claim;
+    scenario::Claim claim;
     for (const Side side : {Side::producer, Side::consumer}) {
       const SideCache& cache = side == Side::producer ? group_.producer : group_.consumer;
       const auto& rank = cache.ranks.at(0);
@@ -89,7 +89,7 @@ class Claims {
     const SideCache &own = side == Side::consumer ? group_.consumer : group_.producer,
                     &other = side == Side::consumer ? group_.producer : group_.consumer;
     if (other.text.empty()) return;
-    script::Claim claim;
+    scenario::Claim claim;
     std::optional<layout::Cache> first;
     for (std::size_t r = 0; r < own.ranks.size(); ++r) {
       try {
@@ -113,7 +113,7 @@ class Claims {
 
   const ResolvedCase& case_;
   const Group& group_;
-  std::vector<script::Claim> out_;
+  std::vector<scenario::Claim> out_;
 };
 
 }  // namespace
@@ -127,8 +127,8 @@ FaultClass class_of_order(const std::string& is, const std::string& told) {
   return inside(is) != inside(told) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
-std::vector<script::Claim> claims_of(const ResolvedCase& resolved) {
-  return resolved.groups.empty() ? std::vector<script::Claim>{} : Claims(resolved).all();
+std::vector<scenario::Claim> claims_of(const ResolvedCase& resolved) {
+  return resolved.groups.empty() ? std::vector<scenario::Claim>{} : Claims(resolved).all();
 }
 
 }  // namespace kvcts::diagnose

@@ -10,7 +10,7 @@
 namespace kvcts::diagnose {
 
 /// Of all memories of group 0 that lower() names; each differs from the truth.
-std::vector<script::Claim> claims_of(const ResolvedCase& resolved);
+std::vector<scenario::Claim> claims_of(const ResolvedCase& resolved);
 
 /// Of an order of axes, "KBNHC", taken for another one. K and V inside of the blocks in one of them only, or in allocations
 /// of their own: the more telling difference.

@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -250,4 +250,4 @@ std::span<const Place> ElementIndex::of(const Who& who) const {
   return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

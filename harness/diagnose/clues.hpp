@@ -13,7 +13,7 @@
 
 #include "diagnose/observe.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Clue {
   int backing{0};
@@ -95,4 +95,4 @@ class ElementIndex {
 /// A number for a byte of an element. Lookups compare byte for byte afterwards, so a collision does no harm.
 std::uint64_t identity_key(const Who& who);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

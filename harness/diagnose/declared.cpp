@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -39,14 +39,14 @@ struct Declared {
   }
 };
 
-Declared declared_in(const Script& script) {
+Declared declared_in(const Scenario& scenario) {
   Declared out;
-  for (const auto& [name, memory] : script.memories) out.add(memory.view);
-  for (const Step& step : script.steps) {
+  for (const auto& [name, memory] : scenario.memories) out.add(memory.view);
+  for (const Step& step : scenario.steps) {
     for (const auto* views : {&step.intended.from, &step.intended.to})
       for (const View& view : *views) out.add(view);
   }
-  for (const auto& [name, request] : script.requests) out.extents.insert(request.tokens);
+  for (const auto& [name, request] : scenario.requests) out.extents.insert(request.tokens);
   return out;
 }
 
@@ -71,8 +71,8 @@ void add_unknown(const View& view, const Declared& declared, Numbers& out) {
 
 }  // namespace
 
-std::vector<std::int64_t> undeclared_numbers(const Script& script, const Bodies& bodies) {
-  const Declared declared = declared_in(script);
+std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const Bodies& bodies) {
+  const Declared declared = declared_in(scenario);
   Numbers out;
   for (const auto& body : bodies) {
     for (const Action& action : body) {
@@ -83,4 +83,4 @@ std::vector<std::int64_t> undeclared_numbers(const Script& script, const Bodies&
   return {out.begin(), out.end()};
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

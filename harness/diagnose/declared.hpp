@@ -6,11 +6,11 @@
 
 #include "diagnose/incremental_replay.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Numbers of the layouts in changed steps that nothing in the case declares, ascending: extents of axes (counts), and
 /// strides (bytes) that are no declared one and no product of declared extents. Bases and ids are read off the bytes and are
 /// not among them.
-std::vector<std::int64_t> undeclared_numbers(const Script& script, const Bodies& bodies);
+std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const Bodies& bodies);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

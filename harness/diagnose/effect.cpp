@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 bool same_bytes(const Bytes& a, const Bytes& b, const Arena& arena) {
@@ -29,8 +29,8 @@ bool same(const Observation& a, const Observation& b, const Arena& arena) {
 
 }  // namespace
 
-std::vector<std::string> steps_without_effect(const Script& script, const Arena& arena, const Observation& seen, bool right,
-                                              std::uint64_t seed, const Mover& mover) {
+std::vector<std::string> steps_without_effect(const Scenario& scenario, const Arena& arena, const Observation& seen,
+                                              bool right, std::uint64_t seed, const Mover& mover) {
   constexpr std::size_t most = 64 << 20;
   const int passes = std::min(static_cast<int>(seen.bytes.size()), 8);
   std::vector<std::string> out;
@@ -39,11 +39,11 @@ std::vector<std::string> steps_without_effect(const Script& script, const Arena&
     for (const Backing& b : arena.backings())
       bytes += b.sparse ? at.pages(b.ordinal).size() * Bytes::page : at.dense(b.ordinal).size();
   const auto differs = [](const Step& step) { return !step.as_intended; };
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(script.steps, differs));
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(scenario.steps, differs));
   if (!right && (count < 2 || bytes * count * static_cast<std::size_t>(passes) > most)) return out;
-  Script rest = script;
-  for (std::size_t i = 0; i < script.steps.size(); ++i) {
-    if (!differs(script.steps[i])) continue;
+  Scenario rest = scenario;
+  for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
+    if (!differs(scenario.steps[i])) continue;
     rest.steps[i].as_intended = true;
     if (!right) {
       const Tape tape = record(rest, arena, actual_sequence(rest));
@@ -52,7 +52,7 @@ std::vector<std::string> steps_without_effect(const Script& script, const Arena&
         continue;
       }
     }
-    out.push_back(script.steps[i].name);
+    out.push_back(scenario.steps[i].name);
   }
   return out;
 }
@@ -64,4 +64,4 @@ std::string words_without_effect(const std::vector<std::string>& steps) {
   return steps.empty() ? "" : "what " + names + " did instead made no difference to any byte or report";
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -13,7 +13,7 @@
 #include "diagnose/quantity.hpp"
 #include "diagnose/values.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -269,8 +269,8 @@ Explanation from_consequence(const Explanation& reported, HypothesisSearch& sear
 
 }  // namespace
 
-Script without_faults(const Script& script) {
-  Script out = script;
+Scenario without_faults(const Scenario& scenario) {
+  Scenario out = scenario;
   for (Step& step : out.steps) {
     step.as_intended = true;
     step.actual.clear();
@@ -389,4 +389,4 @@ Explanation explain(Evidence evidence) {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

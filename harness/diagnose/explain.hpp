@@ -1,6 +1,6 @@
 // Names the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong. The machine
 // plays it, and its prediction is compared with the observation: every byte of every memory at every check, the ending, the
-// reports. The script's `actual` side is never read: an Evidence holds the intended sequence, the bytes and the events.
+// reports. The scenario's `actual` side is never read: an Evidence holds the intended sequence, the bytes and the events.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "diagnose/clues.hpp"
 #include "diagnose/observe.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// A belief about memories under which steps could move their bytes.
 struct Claim {
@@ -23,7 +23,7 @@ struct Claim {
 
 /// All that the search may see.
 struct Evidence {
-  Script intended;  ///< without any trace of `actually`
+  Scenario intended;  ///< without any trace of `actually`
   const Arena& arena;
   const Truth& truth;
   Observation& observation;
@@ -60,7 +60,7 @@ Explanation explain(Evidence evidence);
 /// Of an exact one.
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes);
 
-/// A script with its steps as intended; no trace of the actual sequence remains.
-Script without_faults(const Script& script);
+/// A scenario with its steps as intended; no trace of the actual sequence remains.
+Scenario without_faults(const Scenario& scenario);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

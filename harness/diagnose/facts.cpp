@@ -6,12 +6,12 @@
 #include <set>
 #include <unordered_map>
 
-#include "case/script_walk.hpp"
+#include "case/scenario_walk.hpp"
 #include "diagnose/findings/findings.hpp"
 #include "diagnose/findings/places.hpp"
 #include "diagnose/window.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -19,13 +19,13 @@ using ContentAxis = findings::Axis;
 using Kind = findings::Who::Kind;
 
 /// Requests by the generation of their content.
-std::map<std::int64_t, std::string> requests_of(const Script& script) {
+std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
   std::map<std::int64_t, std::string> out;
-  for (const auto& [name, request] : script.requests) {
+  for (const auto& [name, request] : scenario.requests) {
     std::string& of = out[request.generation];
     of += (of.empty() ? "" : "/") + name;
   }
-  each_action(script, [&](const Step&, const Action& action, bool) {
+  each_action(scenario, [&](const Step&, const Action& action, bool) {
     if (action.op == Operation::assign && action.generation && !out.contains(*action.generation))
       out[*action.generation] = fmt::format("{} of generation {}", action.request, *action.generation);
   });
@@ -99,9 +99,9 @@ class Tracer {
 class Facts {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
-  Facts(const Script& script, const Arena& arena, const Names& names, bool searched)
-      : arena_(arena), names_(names), seats_(script, arena), searched_(searched) {
-    called_.requests = requests_of(script);
+  Facts(const Scenario& scenario, const Arena& arena, const Names& names, bool searched)
+      : arena_(arena), names_(names), seats_(scenario, arena), searched_(searched) {
+    called_.requests = requests_of(scenario);
     for (const Backing& b : arena.backings()) {
       called_.regions.push_back(b.name);
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
@@ -110,7 +110,7 @@ class Facts {
       if (b.side == "output") called_.first_output = std::min(called_.first_output, memory_of_.back());
       called_.memories.push_back(b.memory);
     }
-    for (const auto& [name, memory] : script.memories) {
+    for (const auto& [name, memory] : scenario.memories) {
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), name);
       if (memory.view.cache.empty() || known == called_.memories.end()) continue;
       for (const layout::Plane& plane : cache_of(memory.view).planes) {
@@ -300,17 +300,18 @@ class Facts {
 
 }  // namespace
 
-bool name_declared(const Script& script, Names& names) {
+bool name_declared(const Scenario& scenario, Names& names) {
   constexpr double most = 4 << 20;    // names
   constexpr std::int64_t beyond = 2;  // blocks
   std::set<std::pair<std::string, std::uint32_t>> contents;
-  for (const auto& [name, request] : script.requests) contents.emplace(name, request.generation);
-  each_action(script, [&](const Step&, const Action& action, bool) {
-    if (action.generation && script.requests.contains(action.request)) contents.emplace(action.request, *action.generation);
+  for (const auto& [name, request] : scenario.requests) contents.emplace(name, request.generation);
+  each_action(scenario, [&](const Step&, const Action& action, bool) {
+    if (action.generation && scenario.requests.contains(action.request))
+      contents.emplace(action.request, *action.generation);
   });
   std::set<std::array<std::int64_t, 10>> planes;  // alike in several memories
   std::int64_t slots = 1;
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     for (const layout::Plane& plane : cache_of(memory.view).planes) {
       using L = layout::Axis;
       const layout::Box box = layout::domain(plane);
@@ -325,7 +326,7 @@ bool name_declared(const Script& script, Names& names) {
     const auto dtype = static_cast<layout::Dtype>(p[1]);
     if (layout::bits(dtype) < 8) continue;
     for (const auto& [request, generation] : contents) {
-      const Request& of = script.requests.at(request);
+      const Request& of = scenario.requests.at(request);
       const std::int64_t tokens = (of.tokens + slots - 1) / slots * slots + beyond * slots;
       Who who{.kind = Who::Kind::tag,
               .component = static_cast<layout::Component>(p[0]),
@@ -345,19 +346,19 @@ bool name_declared(const Script& script, Names& names) {
   return true;
 }
 
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
+std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
                                    const Clues& clues) {
-  Facts facts(script, arena, names, true);
+  Facts facts(scenario, arena, names, true);
   Tracer tracer(arena, names, check, clues);
   for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
   return facts.told();
 }
 
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names,
                                    const std::vector<ClueRun>& runs) {
-  Facts facts(script, arena, names, false);
+  Facts facts(scenario, arena, names, false);
   for (const ClueRun& run : runs) facts.add(run);
   return facts.told();
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,4 +1,4 @@
-// The clues of a played script as facts for the rules.
+// The clues of a played scenario as facts for the rules.
 #pragma once
 
 #include <vector>
@@ -7,17 +7,17 @@
 #include "diagnose/clues.hpp"
 #include "diagnose/runs.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
-/// Names all content that the script declares, also what the intended steps put nowhere: every token of every request in
+/// Names all content that the scenario declares, also what the intended steps put nowhere: every token of every request in
 /// every generation, and what two more blocks would hold. 4-bit codes excepted. False: there is too much of it.
-bool name_declared(const Script& script, Names& names);
+bool name_declared(const Scenario& scenario, Names& names);
 
 /// What happened to the bytes at the check of the clues (`check`: what must be there), in words.
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
+std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
                                    const Clues& clues);
 /// The same of runs.
-std::vector<Finding> what_happened(const Script& script, const Arena& arena, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names,
                                    const std::vector<ClueRun>& runs);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

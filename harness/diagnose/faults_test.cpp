@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/explain.hpp"
 #include "diagnose/run.hpp"
 #include "diagnose/testing/cases.hpp"
@@ -19,26 +19,26 @@ namespace kvcts {
 namespace {
 
 /// Whether every byte and report is as intended; does not search for a cause.
-bool right(const script::Script& script) {
-  using namespace script;
-  expect_playable(script);
-  const Arena arena(script);
+bool right(const scenario::Scenario& scenario) {
+  using namespace scenario;
+  expect_playable(scenario);
+  const Arena arena(scenario);
   Names names;
-  const Truth truth = paint(without_faults(script), arena, names);
-  const Observation seen = observe(record(script, arena, actual_sequence(script)), 1, 4);
+  const Truth truth = paint(without_faults(scenario), arena, names);
+  const Observation seen = observe(record(scenario, arena, actual_sequence(scenario)), 1, 4);
   Expectation expectation(truth, arena, names, 1);
   return !compare(seen, truth, expectation, arena).any();
 }
 
-/// Of a case that only has to fail no cause is sought. ERROR: the script is refused.
+/// Of a case that only has to fail no cause is sought. ERROR: the scenario is refused.
 Report played(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
   Report report;
   try {
-    const script::Script script = resolve_script(spec, catalogue);
+    const scenario::Scenario scenario = resolve_scenario(spec, catalogue);
     const Expected& e = spec.expected.at(0);
     if (e.outcome != Outcome::fail || e.fault_class != FaultClass::none || !e.contains.empty())
-      return script::run_script(script, spec.seed);
-    report.outcome = right(script) ? Outcome::pass : Outcome::fail;
+      return scenario::run_scenario(scenario, spec.seed);
+    report.outcome = right(scenario) ? Outcome::pass : Outcome::fail;
   } catch (const std::exception& error) {
     report.outcome = Outcome::error;
     report.message = error.what();
@@ -52,7 +52,7 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
   const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   const char* only = std::getenv("KVCTS_ONLY");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
-    if (spec.script.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
+    if (spec.scenario.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
     SCOPED_TRACE(spec.id);
     const Report report = played(spec, catalogue);
     const FaultClass fault_class = report.diagnosis.fault_class;

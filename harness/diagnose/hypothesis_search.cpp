@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -35,9 +35,9 @@ std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) {
   return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-Bodies intended_bodies(const Script& script) {
+Bodies intended_bodies(const Scenario& scenario) {
   Bodies out;
-  for (const Step& step : script.steps) out.push_back({step.intended});
+  for (const Step& step : scenario.steps) out.push_back({step.intended});
   return out;
 }
 
@@ -59,7 +59,7 @@ HypothesisSearch::HypothesisSearch(Evidence& evidence)
 HypothesisSearch::HypothesisSearch(Evidence& evidence, const HypothesisSearch& first, Piece piece)
     : HypothesisSearch(evidence, first.asked_, first.ending_given_, first.common_, std::move(piece)) {}
 
-HypothesisSearch::HypothesisSearch(Evidence& evidence, const Script& asked, bool ending_given,
+HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bool ending_given,
                                    std::shared_ptr<Common> common, std::optional<Piece> piece)
     : evidence_(evidence),
       asked_(asked),
@@ -112,8 +112,8 @@ const ElementIndex& HypothesisSearch::element_index() {
 }
 
 std::optional<Request> HypothesisSearch::request_at(std::size_t step, const std::string& name) const {
-  const auto found = script().requests.find(name);
-  if (found == script().requests.end()) return std::nullopt;
+  const auto found = scenario().requests.find(name);
+  if (found == scenario().requests.end()) return std::nullopt;
   Request out = found->second;
   for (std::size_t i = 0; i < step; ++i) {
     const Action& a = action(i);
@@ -206,7 +206,7 @@ bool HypothesisSearch::in_every_pass(const Bodies& bodies) {
   const int passes = evidence_.real ? 1 : static_cast<int>(o.bytes.size());
   for (int pass = 1; pass < passes && same; ++pass) {
     Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
-    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+    scenario::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
       for (const Backing& b : evidence_.arena.backings()) {
         if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
       }
@@ -422,7 +422,7 @@ bool HypothesisSearch::settled(std::size_t step, const Action& body) const {
   for (const std::string& memory : memories_of(action(step).to)) {
     if (sources.contains(memory)) return false;
   }
-  for (std::size_t i = 0; i < script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < scenario().steps.size(); ++i) {
     if (i == step) continue;
     const Action& other = action(i);
     if (other.op == Operation::assign || other.op == Operation::check || other.op == Operation::register_range) return false;
@@ -477,11 +477,11 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
               within(layout::Axis::head, last->must.head));
     generations.insert(request->generation);
     if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
-    sequence.push_back({script().steps[step].name, std::move(part)});
+    sequence.push_back({scenario().steps[step].name, std::move(part)});
   }
   Tape tape;
   try {
-    tape = record(script(), evidence_.arena, sequence, common_->locators);
+    tape = record(scenario(), evidence_.arena, sequence, common_->locators);
   } catch (const std::exception&) {
     return {};
   }
@@ -560,4 +560,4 @@ bool HypothesisSearch::attempt_without(FaultClass fault_class, const std::string
   return attempt(fault_class, words, std::move(changed));
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

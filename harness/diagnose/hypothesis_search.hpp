@@ -18,7 +18,7 @@
 #include "scene/faults/variants.hpp"
 #include "scene/machine/locator.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Hypothesis {
   FaultClass fault_class{};
@@ -55,7 +55,7 @@ class HypothesisSearch {
   /// A search for what is wrong with that piece: `evidence.intended` has it in place of the step, and nothing else changes.
   HypothesisSearch(Evidence& evidence, const HypothesisSearch& first, Piece piece);
 
-  const Script& script() const { return evidence_.intended; }
+  const Scenario& scenario() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
   const Clues& clues() const { return evidence_.clues; }
   const ElementIndex& element_index();
@@ -78,7 +78,7 @@ class HypothesisSearch {
   Bodies bodies() const { return base_; }
   /// With the right part of a step of which a piece is examined.
   Bodies whole(Bodies bodies) const;
-  const Action& action(std::size_t step) const { return script().steps[step].intended; }
+  const Action& action(std::size_t step) const { return scenario().steps[step].intended; }
   /// A request with everything that earlier steps assigned to it; empty when no such request exists.
   std::optional<Request> request_at(std::size_t step, const std::string& name) const;
   /// Block tables that a request had in a memory before its table at a step, oldest first.
@@ -166,7 +166,7 @@ class HypothesisSearch {
     std::vector<Bytes> begin;  ///< in each pass, before the first step
     Work work;
   };
-  HypothesisSearch(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common,
+  HypothesisSearch(Evidence& evidence, const Scenario& asked, bool ending_given, std::shared_ptr<Common> common,
                    std::optional<Piece> piece);
   /// Calls f(offset) for bytes that matter and differ from the observation; false: stop.
   template <class F>
@@ -174,7 +174,7 @@ class HypothesisSearch {
   const Bytes& begin(int pass);
 
   Evidence& evidence_;
-  const Script& asked_;  ///< the intended sequence
+  const Scenario& asked_;  ///< the intended sequence
   std::optional<Piece> piece_;
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
@@ -267,4 +267,4 @@ void generate_some_beliefs(HypothesisSearch& w);      ///< one belief about a me
 void generate_together(HypothesisSearch& w);          ///< one mistake in several steps, each with its own numbers
 void generate_alike(HypothesisSearch& w);             ///< the same, of what was found of each since
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

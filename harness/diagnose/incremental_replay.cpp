@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -42,9 +42,9 @@ Harvest harvest(const std::vector<json>& events, std::size_t from) {
 
 }  // namespace
 
-IncrementalReplay::IncrementalReplay(const Script& script, const Arena& arena, Locators& locators, Bodies base,
+IncrementalReplay::IncrementalReplay(const Scenario& scenario, const Arena& arena, Locators& locators, Bodies base,
                                      std::string until, std::uint64_t seed, int pass)
-    : script_(script),
+    : scenario_(scenario),
       arena_(arena),
       locators_(locators),
       base_(std::move(base)),
@@ -52,7 +52,7 @@ IncrementalReplay::IncrementalReplay(const Script& script, const Arena& arena, L
       seed_(seed),
       pass_(pass) {
   for (const auto& body : base_) reordered_ = reordered_ || reorders(body);
-  plays_ = cut(sequence_of(script, base_));
+  plays_ = cut(sequence_of(scenario, base_));
   if (!reordered_) {
     std::size_t at = 0;
     for (std::size_t step = 0; step < base_.size(); ++step) {
@@ -61,7 +61,7 @@ IncrementalReplay::IncrementalReplay(const Script& script, const Arena& arena, L
     }
     first_.push_back(plays_.size());
   }
-  Recorder recorder(script, arena, tape_, locators);
+  Recorder recorder(scenario, arena, tape_, locators);
   Bytes bytes(tape_.backings, seed, pass);
   const auto on_check = [&](std::size_t) { at_checks_.push_back(bytes); };
   bool going = true;
@@ -71,7 +71,7 @@ IncrementalReplay::IncrementalReplay(const Script& script, const Arena& arena, L
     const std::size_t events = tape_.events.size();
     going = recorder.act(plays_[k]);
     bytes.grow(tape_.backings, seed, pass);
-    script::play(tape_, segment.ops_begin, tape_.ops.size(), bytes, seed, pass, on_check);
+    scenario::play(tape_, segment.ops_begin, tape_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(tape_.events, events);
     segment.moved = got.moved, segment.said = std::move(got.said);
     segment.ops_end = tape_.ops.size(), segment.backings_end = tape_.backings.size(),
@@ -115,7 +115,7 @@ std::vector<const Play*> IncrementalReplay::order(const Bodies& bodies, Sequence
     moved = moved || reorders(bodies[step]);
   }
   if (moved) {
-    own = cut(sequence_of(script_, bodies));
+    own = cut(sequence_of(scenario_, bodies));
     for (const Play& play : own) out.push_back(&play);
     for (std::size_t k = 0; k < out.size() && k < plays_.size() && *out[k] == plays_[k]; ++k) out[k] = &plays_[k];
     return out;
@@ -131,9 +131,9 @@ std::vector<const Play*> IncrementalReplay::order(const Bodies& bodies, Sequence
       continue;
     }
     ++next;
-    for (const Action& action : bodies[step]) out.push_back(&own.emplace_back(Play{script_.steps[step].name, action}));
+    for (const Action& action : bodies[step]) out.push_back(&own.emplace_back(Play{scenario_.steps[step].name, action}));
     if (!bodies[step].empty()) continue;
-    Play& nothing = own.emplace_back(Play{script_.steps[step].name, {}});
+    Play& nothing = own.emplace_back(Play{scenario_.steps[step].name, {}});
     nothing.action.op = Operation::nothing;
     out.push_back(&nothing);
   }
@@ -176,7 +176,8 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
   bool asked = true, same = true, going = true;
   const auto played = [&](const Tape& what, std::size_t begin, std::size_t end) {
     out.ops += static_cast<std::int64_t>(end - begin);
-    script::play(what, begin, end, bytes, seed_, pass_, [&](std::size_t check) { asked = asked && on_check(check, bytes); });
+    scenario::play(what, begin, end, bytes, seed_, pass_,
+                   [&](std::size_t check) { asked = asked && on_check(check, bytes); });
   };
   std::optional<Recorder> recorder;
   for (; k < plays.size() && going && asked; ++k) {
@@ -192,7 +193,7 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
       if (k + 1 == segments_.size() && tape_.ending.kind != "completed") going = false, tape.ending = tape_.ending;
       continue;
     }
-    if (!recorder) recorder.emplace(script_, arena_, tape, locators_, progress_at(k));
+    if (!recorder) recorder.emplace(scenario_, arena_, tape, locators_, progress_at(k));
     const std::size_t ops = tape.ops.size(), events = tape.events.size();
     going = recorder->act(*plays[k]);
     bytes.grow(tape.backings, seed_, pass_);
@@ -216,7 +217,7 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
 }
 
 Tape IncrementalReplay::tape(const Bodies& bodies) {
-  return record(script_, arena_, cut(sequence_of(script_, bodies)), locators_);
+  return record(scenario_, arena_, cut(sequence_of(scenario_, bodies)), locators_);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

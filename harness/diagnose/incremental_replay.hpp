@@ -9,7 +9,7 @@
 
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using Bodies = std::vector<std::vector<Action>>;  ///< what each step does, in a hypothesis
 
@@ -30,7 +30,7 @@ class IncrementalReplay {
   using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
 
   /// `base`: the sequence that hypotheses modify. `until`: leaves out this step's plays and everything after them.
-  IncrementalReplay(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until,
+  IncrementalReplay(const Scenario& scenario, const Arena& arena, Locators& locators, Bodies base, std::string until,
                     std::uint64_t seed, int pass);
 
   /// The outcome of the base itself.
@@ -58,7 +58,7 @@ class IncrementalReplay {
   std::vector<const Play*> order(const Bodies& bodies, Sequence& own) const;
   Sequence cut(Sequence sequence) const;
 
-  const Script& script_;
+  const Scenario& scenario_;
   const Arena& arena_;
   Locators& locators_;
   Bodies base_;
@@ -74,4 +74,4 @@ class IncrementalReplay {
   Rehearsed unchanged_;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -9,7 +9,7 @@
 
 namespace kvcts::diagnose {
 
-using script::Operation;
+using scenario::Operation;
 
 namespace {
 
@@ -22,7 +22,7 @@ class Lowering {
  public:
   explicit Lowering(const ResolvedCase& resolved, Crop crop = {}) : case_(resolved), crop_(std::move(crop)) {}
 
-  script::Script lower() {
+  scenario::Scenario lower() {
     std::vector<std::string> of_the_first;  // consumers, whose blocks other content may have had
     for (std::size_t g = 0; g < case_.groups.size(); ++g) {
       const Group& group = case_.groups[g];
@@ -33,7 +33,7 @@ class Lowering {
       for (std::size_t r = 0; r < group.requests.size(); ++r) {
         const Request& request = group.requests[r];
         const std::string of = request_name(g, r);
-        script::Request& told = script_.requests[of];
+        scenario::Request& told = scenario_.requests[of];
         told.tokens = request.tokens, told.generation = request.generation;
         for (const auto& name : producers) told.blocks[name] = request.producer_blocks;
         if (!request.consumer_blocks.empty()) {
@@ -52,11 +52,11 @@ class Lowering {
     // What is written comes first, as in a case with two sides.
     constexpr std::int64_t kept_whole = 256 << 10;
     std::int64_t bytes = 0;
-    for (const auto& [name, memory] : script_.memories)
+    for (const auto& [name, memory] : scenario_.memories)
       for (const auto& allocation : layout::cache_from_text(memory.view.cache).allocations) bytes += allocation.bytes;
-    for (auto& [name, memory] : script_.memories) memory.sparse = bytes > kept_whole;
-    std::ranges::stable_sort(script_.steps, {}, [](const script::Step& s) { return s.intended.op != Operation::write; });
-    return std::move(script_);
+    for (auto& [name, memory] : scenario_.memories) memory.sparse = bytes > kept_whole;
+    std::ranges::stable_sort(scenario_.steps, {}, [](const scenario::Step& s) { return s.intended.op != Operation::write; });
+    return std::move(scenario_);
   }
 
   std::string request_name(std::size_t group, std::size_t request) const {
@@ -70,7 +70,7 @@ class Lowering {
     std::vector<std::string> out;
     for (std::size_t r = 0; r < cache.ranks.size(); ++r) {
       out.push_back(memory_name(case_, side, group, static_cast<int>(r)));
-      script::Memory& memory = script_.memories[out.back()];
+      scenario::Memory& memory = scenario_.memories[out.back()];
       memory.side = name(side);
       memory.unused_slots = "kept";  // the comparison has decided which of them are right
       memory.rank = static_cast<std::int64_t>(r);
@@ -84,15 +84,15 @@ class Lowering {
     return out;
   }
 
-  script::View whole(const std::string& memory) const {
-    script::View view;
-    view.of = memory, view.cache = script_.memories.at(memory).view.cache;
+  scenario::View whole(const std::string& memory) const {
+    scenario::View view;
+    view.of = memory, view.cache = scenario_.memories.at(memory).view.cache;
     return view;
   }
 
   void add(Operation op, const std::string& request, const std::vector<std::string>& from,
            const std::vector<std::string>& to) {
-    script::Step step;
+    scenario::Step step;
     step.intended.op = op, step.intended.request = request;
     for (const auto& name : from) step.intended.from.push_back(whole(name));
     for (const auto& name : to) step.intended.to.push_back(whole(name));
@@ -109,22 +109,22 @@ class Lowering {
       step.intended.output = step.name = "output" + (several ? " of request " + request : "");
     }
     if (!crop_.whole && op != Operation::read) {
-      const auto kept = crop_.tokens.find(script_.requests.at(request).generation);
+      const auto kept = crop_.tokens.find(scenario_.requests.at(request).generation);
       if (kept == crop_.tokens.end()) return;
       step.intended.pick.layers.emplace(crop_.layers.begin(), crop_.layers.end());
       step.intended.pick.tokens.emplace(kept->second.begin(), kept->second.end());
     }
-    script_.steps.push_back(std::move(step));
+    scenario_.steps.push_back(std::move(step));
   }
 
   const ResolvedCase& case_;
   const Crop crop_;
-  script::Script script_;
+  scenario::Scenario scenario_;
 };
 
 }  // namespace
 
-script::Script lower(const ResolvedCase& resolved, const Crop& crop) { return Lowering(resolved, crop).lower(); }
+scenario::Scenario lower(const ResolvedCase& resolved, const Crop& crop) { return Lowering(resolved, crop).lower(); }
 
 std::string memory_name(const ResolvedCase& resolved, Side side, int group, int rank) {
   const Group& of = resolved.groups.at(static_cast<std::size_t>(group));

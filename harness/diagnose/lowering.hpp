@@ -1,4 +1,4 @@
-// A case with two sides, told step by step: the script that a right transfer performs. One diagnosis serves both.
+// A case with two sides, told step by step: the scenario that a right transfer performs. One diagnosis serves both.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace kvcts::diagnose {
 
 /// Each request is written to each rank of the producer, then moved to each rank of the consumer, then read by the case's
 /// reader. A rank is one memory.
-script::Script lower(const ResolvedCase& resolved, const Crop& crop = {});
-/// Of a rank, as scripts and findings call it: "producer", "consumer rank 1".
+scenario::Scenario lower(const ResolvedCase& resolved, const Crop& crop = {});
+/// Of a rank, as scenarios and findings call it: "producer", "consumer rank 1".
 std::string memory_name(const ResolvedCase& resolved, Side side, int group, int rank);
-/// Of a region, in that script. Group -1: what the reader gathered of a request.
+/// Of a region, in that scenario. Group -1: what the reader gathered of a request.
 std::string place_name(const ResolvedCase& resolved, const RegionRef& region, std::size_t request = 0);
 
 }  // namespace kvcts::diagnose

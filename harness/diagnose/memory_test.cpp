@@ -6,18 +6,18 @@
 #include "diagnose/testing/cases.hpp"
 #include "testing/peak.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
-using testing_support::as_expected, testing_support::case_of, testing_support::script_of;
+using testing_support::as_expected, testing_support::case_of, testing_support::scenario_of;
 
 constexpr double mib = 1 << 20;
 
 /// Of a case that ends as it says; else negative.
 double peak_of(const std::string& id) {
   const CaseSpec spec = case_of(id);
-  const Script script = script_of(id);
-  return testing_support::peak_of([&] { return as_expected(spec, run_script(script, 1)); });
+  const Scenario scenario = scenario_of(id);
+  return testing_support::peak_of([&] { return as_expected(spec, run_scenario(scenario, 1)); });
 }
 
 TEST(Memory, APoolCostsWhatIsTouchedOfIt) {
@@ -33,7 +33,7 @@ TEST(Memory, IsReckonedBeforehand) {
   for (const std::string size : {"memory/half-a-mib", "memory/two-mib"}) {
     for (const char* dtype : {"", "#scales", "#global-scales"}) {
       SCOPED_TRACE(size + dtype);
-      const double peak = peak_of(size + dtype), reckoned = memory_needed(script_of(size + dtype));
+      const double peak = peak_of(size + dtype), reckoned = memory_needed(scenario_of(size + dtype));
       EXPECT_GT(peak, 0);
       EXPECT_LT(peak, reckoned);
       EXPECT_GT(peak, reckoned / 8);
@@ -45,8 +45,8 @@ TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
   const std::string id = "memory/search-that-would-not-fit";
   const double peak = peak_of(id);
   EXPECT_GT(peak, 0);
-  EXPECT_LT(peak, memory_needed(script_of(id)));
+  EXPECT_LT(peak, memory_needed(scenario_of(id)));
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -16,20 +16,20 @@ Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals, std::string
   if (2 * arrivals.unexplained() > bytes.wrong_bytes) return {};
   constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
   if (crop.whole && oracle::content_bytes(bytes.truth).least > most) return {};
-  const script::Script told = lower(bytes.truth, crop);
-  const script::Arena arena(told);
-  script::Arrived arrived = arrivals.told(arena, crop);
+  const scenario::Scenario told = lower(bytes.truth, crop);
+  const scenario::Arena arena(told);
+  scenario::Arrived arrived = arrivals.told(arena, crop);
   arrived.real = bytes.pass == 0 && bytes.truth.content.kind == "tags";
-  const std::uint64_t seed = arrived.real ? script::seed_before(bytes.truth.seed) : bytes.truth.seed;
-  script::Explanation why = script::explain(told, arena, arrived, seed, claims_of(bytes.truth));
+  const std::uint64_t seed = arrived.real ? scenario::seed_before(bytes.truth.seed) : bytes.truth.seed;
+  scenario::Explanation why = scenario::explain(told, arena, arrived, seed, claims_of(bytes.truth));
   if (trace) *trace = std::move(why.trace);
   why.doubts.cut = why.doubts.cut || !crop.whole;
   if (!why.exact) return {};
   const std::int64_t left = arrivals.unexplained(), wrong = bytes.wrong_bytes + bytes.source_wrong;
   if (left > 0) why.doubts.unsaid = fmt::format("what {} bytes are that lie beside content", text::thousands(left));
-  if (crop.whole) return script::as_diagnosis(why, wrong - left);
+  if (crop.whole) return scenario::as_diagnosis(why, wrong - left);
   why.words += ": explains every wrong byte of the layers and blocks that were looked at";
-  return script::as_diagnosis(why, 0);
+  return scenario::as_diagnosis(why, 0);
 }
 
 }  // namespace

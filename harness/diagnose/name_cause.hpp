@@ -7,7 +7,7 @@
 namespace kvcts::diagnose {
 
 /// `arrivals`: of the same bytes, searched; null: there are too many. Without `search` what is not seen at once has no text.
-/// `trace`: receives what was tried (script::Explanation).
+/// `trace`: receives what was tried (scenario::Explanation).
 Diagnosis name_the_cause(const CaseBytes& bytes, const Arrivals* arrivals, bool search = true, std::string* trace = nullptr);
 /// Of a transfer that ended early: the state of its data explains nothing.
 Diagnosis name_the_end(const CaseBytes& bytes);

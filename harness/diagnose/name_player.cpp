@@ -1,6 +1,6 @@
 #include "diagnose/name_player.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -128,4 +128,4 @@ void NamePlayer::decode(const Op& op) {
   for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_backing, op.dst + who.byte, names_.intern(who));
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

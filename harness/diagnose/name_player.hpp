@@ -5,7 +5,7 @@
 #include "scene/machine/tape.hpp"
 #include "scene/truth/truth.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Plays a tape on names, op by op.
 class NamePlayer {
@@ -37,4 +37,4 @@ class NamePlayer {
 /// The first code of a row.
 Who name_of(const RowOp& row);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -206,4 +206,4 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

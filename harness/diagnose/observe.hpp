@@ -9,7 +9,7 @@
 #include "scene/machine/tape.hpp"
 #include "scene/truth/truth.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Observation {
   Ending ending;
@@ -75,4 +75,4 @@ Mismatch compare(const Observation& observation, const Truth& truth, Expectation
 /// The events that count as reports: completions, failures, hits and misses.
 std::vector<nlohmann::json> reports(const std::vector<nlohmann::json>& events);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 
 #include "diagnose/hypothesis_search.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -154,7 +154,7 @@ void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int6
 namespace {
 
 bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
-  return script::picked(to ? to : from, destination);
+  return scenario::picked(to ? to : from, destination);
 }
 
 Element element_of(const Who& who) {
@@ -226,8 +226,8 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
   std::optional<OutputLens> output;
   if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.arena.output(a.output));
   std::optional<ElementIndex> places, everywhere;
-  const auto declared = a.from.empty() ? script().memories.end() : script().memories.find(memory_of(a.from.front()));
-  const std::string side = declared == script().memories.end() ? "" : declared->second.side;
+  const auto declared = a.from.empty() ? scenario().memories.end() : scenario().memories.find(memory_of(a.from.front()));
+  const std::string side = declared == scenario().memories.end() ? "" : declared->second.side;
   if (!from.empty())
     places.emplace(
         images_before(step),
@@ -310,7 +310,7 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
 }
 
 const std::vector<ObservedMove>& HypothesisSearch::observed_moves(std::size_t step) {
-  if (observed_moves_.empty()) observed_moves_.resize(script().steps.size());
+  if (observed_moves_.empty()) observed_moves_.resize(scenario().steps.size());
   auto& known = observed_moves_[step];
   if (!known) {
     known = look(step);
@@ -320,7 +320,7 @@ const std::vector<ObservedMove>& HypothesisSearch::observed_moves(std::size_t st
 }
 
 const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
-  if (facts_.empty()) facts_.resize(script().steps.size());
+  if (facts_.empty()) facts_.resize(scenario().steps.size());
   auto& known = facts_[step];
   if (known) return *known;
   known.emplace();
@@ -396,11 +396,11 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
 }
 
 const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
-  if (images_.empty()) images_.resize(script().steps.size());
+  if (images_.empty()) images_.resize(scenario().steps.size());
   auto& known = images_[step];
   if (known) return *known;
   NamePlayer player(replay_.unchanged_tape(), evidence_.names);
-  player.until(replay_.ops_before(script().steps[step].name));
+  player.until(replay_.ops_before(scenario().steps[step].name));
   known = player.images();
   return *known;
 }
@@ -411,4 +411,4 @@ Who HypothesisSearch::name_before(std::size_t step, int backing, std::int64_t of
       id != hole ? id : fresh_id(evidence_.arena.backings()[static_cast<std::size_t>(backing)], offset, evidence_.names));
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -11,7 +11,7 @@
 #include "diagnose/clues.hpp"
 #include "scene/machine/locator.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// An element as a view has it. Without a token: its block is not in the request's table.
 struct Element {
@@ -92,4 +92,4 @@ std::vector<std::int64_t> positions_in(const Request& request, const View& view)
 /// The step, limited to these of its destinations.
 void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -5,7 +5,7 @@
 #include "diagnose/precedence.hpp"
 #include "diagnose/hypothesis_search.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -119,4 +119,4 @@ WithoutGenerator::WithoutGenerator(const std::string& name) {
 
 WithoutGenerator::~WithoutGenerator() { fewer.reset(); }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -8,7 +8,7 @@
 
 #include "case/outcome.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// The generators of hypotheses, ascending by what they cost (precedence.cpp).
 struct GeneratorCost {
@@ -42,4 +42,4 @@ class WithoutGenerator {
   WithoutGenerator& operator=(const WithoutGenerator&) = delete;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

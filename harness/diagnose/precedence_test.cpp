@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/run.hpp"
 #include "testing/checkout.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
@@ -20,7 +20,7 @@ TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
   Proposals proposals;
   for (const auto& file : std::filesystem::directory_iterator(root / "faults")) {
     for (const CaseSpec& spec : catalogue::read_case_file(file.path(), "", &catalogue))
-      if (spec.id.find('#') == std::string::npos) run_script(resolve_script(spec, catalogue), spec.seed);
+      if (spec.id.find('#') == std::string::npos) run_scenario(resolve_scenario(spec, catalogue), spec.seed);
   }
   EXPECT_GT(proposals.all().size(), 20U);
   for (const GeneratorCost& generator : generator_costs()) {
@@ -32,4 +32,4 @@ TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

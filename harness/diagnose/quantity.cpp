@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 FaultClass class_of_quantity(const std::string& about) {
   static const std::map<std::string, FaultClass> classes{{"dims", FaultClass::rank_mismatch},
@@ -28,4 +28,4 @@ FaultClass class_of_quantity(const std::string& about) {
   return found == classes.end() ? FaultClass::none : found->second;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

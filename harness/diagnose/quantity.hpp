@@ -5,9 +5,9 @@
 
 #include "case/outcome.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Of the words of `about` in case/catalogue/case_reference.md; none: another quantity.
 FaultClass class_of_quantity(const std::string& about);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

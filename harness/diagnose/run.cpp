@@ -15,16 +15,16 @@
 #include "diagnose/window.hpp"
 #include "kernels/tag.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
 namespace {
 
 // Deciding passes: enough for the smallest unit that code can move, a byte (a pair of 4-bit codes).
-int deciding_passes(const Script& script) {
+int deciding_passes(const Scenario& scenario) {
   int passes = 2;
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     for (const auto& plane : cache_of(memory.view).planes) {
       const std::int64_t elements = layout::bits(plane.dtype) == 4 ? 2 : 1;
       passes = std::max(passes, kernels::deciding_passes(plane.dtype, elements, plane.component));
@@ -66,8 +66,8 @@ Phase phase_of(const Observation& seen, std::optional<Operation> op) {
   }
 }
 
-std::optional<Operation> op_of(const Script& script, const std::string& step) {
-  for (const Step& s : script.steps) {
+std::optional<Operation> op_of(const Scenario& scenario, const std::string& step) {
+  for (const Step& s : scenario.steps) {
     if (s.name != step) continue;
     if (!s.as_intended && !s.actual.empty()) return s.actual.back().op;
     return s.intended.op;
@@ -158,9 +158,9 @@ struct Held {
 
 /// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
 /// themselves, as a later step has a place among them.
-std::unique_ptr<Held> due_before(const std::string& step, const Script& script, const Arena& arena, Names& names,
+std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const Arena& arena, Names& names,
                                  const Observation& seen, std::uint64_t seed) {
-  Script part = without_faults(script);
+  Scenario part = without_faults(scenario);
   const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
   if (stopped == part.steps.end()) return nullptr;
   part.steps.erase(stopped, part.steps.end());
@@ -178,12 +178,12 @@ std::unique_ptr<Held> due_before(const std::string& step, const Script& script, 
 }
 
 /// Where accesses outside lie by the declared layout: " (block 9, slot 8, of 8 blocks)".
-std::string beyond(const Observation& seen, const Script& script, const Arena& arena) {
+std::string beyond(const Observation& seen, const Scenario& scenario, const Arena& arena) {
   for (const json& event : seen.events) {
     if (event.value("violation", "") != "outside" || event.value("step", "") != seen.ending.step) continue;
     const Place place{event.value("backing", -1), event.value("offset", std::int64_t{0})};
     if (place.backing < 0 || static_cast<std::size_t>(place.backing) >= arena.backings().size()) continue;
-    const std::string words = Seats(script, arena).words_beyond(place);
+    const std::string words = Seats(scenario, arena).words_beyond(place);
     if (!words.empty()) return " (" + words + ")";
   }
   return "";
@@ -191,24 +191,24 @@ std::string beyond(const Observation& seen, const Script& script, const Arena& a
 
 }  // namespace
 
-void expect_playable(const Script& script) {
-  const Arena arena(script);
+void expect_playable(const Scenario& scenario) {
+  const Arena arena(scenario);
   Names names;
-  paint(without_faults(script), arena, names);
-  record(script, arena, actual_sequence(script));
+  paint(without_faults(scenario), arena, names);
+  record(scenario, arena, actual_sequence(scenario));
 }
 
-Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
+Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& mover) {
   using clock = std::chrono::steady_clock;
   const auto ns_since = [](clock::time_point begin) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
   };
   const auto begin = clock::now();
-  const Arena arena(script);
+  const Arena arena(scenario);
   Names names;
-  Held whole(paint(without_faults(script), arena, names), arena, names, seed);
-  const Tape tape = record(script, arena, actual_sequence(script));
-  Observation seen = observe(tape, seed, deciding_passes(script), mover);
+  Held whole(paint(without_faults(scenario), arena, names), arena, names, seed);
+  const Tape tape = record(scenario, arena, actual_sequence(scenario));
+  Observation seen = observe(tape, seed, deciding_passes(scenario), mover);
   Mismatch& mismatch = whole.mismatch;
   mismatch = compare(seen, whole.truth, whole.expectation, arena);
   whole.content = content_of(whole.expectation, names);
@@ -223,9 +223,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
 
   const std::string& kind = seen.ending.kind;
   const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
-  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, script, arena);
+  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, scenario, arena);
   report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
-  if (!completed) report.phase = phase_of(seen, op_of(script, seen.ending.step));
+  if (!completed) report.phase = phase_of(seen, op_of(scenario, seen.ending.step));
   if (hung) report.hang = HangKind::stalled;
   // A hang or a crash without a cause is one.
   const auto conclude = [&] {
@@ -243,7 +243,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
     if (!completed) report.message = ended;
     if (report.outcome == Outcome::pass)
-      report.message = words_without_effect(steps_without_effect(script, arena, seen, true, seed, mover));
+      report.message = words_without_effect(steps_without_effect(scenario, arena, seen, true, seed, mover));
     conclude();
     return report;
   }
@@ -262,16 +262,17 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
     mismatch = compare(seen, whole.truth, whole.expectation, arena, &mismatch);
     const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, arena, names, seed); };
     find();
-    if (whole.clues.unknown > 0 && name_declared(script, names)) find();
-    if (!completed) due = due_before(seen.ending.step, script, arena, names, seen, seed);
+    if (whole.clues.unknown > 0 && name_declared(scenario, names)) find();
+    if (!completed) due = due_before(seen.ending.step, scenario, arena, names, seen, seed);
     if (due) told = due.get();
     report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
     if (const Checkpoint* check = told->wrong_at(seen))
-      report.what_happened = what_happened(script, arena, names, *check, told->clues);
-    why = explain({without_faults(script), arena, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
+      report.what_happened = what_happened(scenario, arena, names, *check, told->clues);
+    why =
+        explain({without_faults(scenario), arena, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
   } else {
     report.what_happened =
-        what_happened(script, arena, names, runs_of(seen, mismatch, whole.expectation, arena, names, seed));
+        what_happened(scenario, arena, names, runs_of(seen, mismatch, whole.expectation, arena, names, seed));
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -309,7 +310,7 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
-  if (const std::string idle = words_without_effect(steps_without_effect(script, arena, seen, false, seed, mover));
+  if (const std::string idle = words_without_effect(steps_without_effect(scenario, arena, seen, false, seed, mover));
       !idle.empty())
     report.message += "; " + idle;
   if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};
@@ -325,9 +326,9 @@ Report run_script(const Script& script, std::uint64_t seed, const Mover& mover) 
   report.tried = why.tried, report.trace = why.trace;
   report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, arena, names, told->clues);
   if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
-    report.picture = moves_of(script, arena, names, *check, told->clues);
+    report.picture = moves_of(scenario, arena, names, *check, told->clues);
   report.diagnose_ns = ns_since(compared);
   return report;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,20 +4,20 @@
 #include <cstdint>
 
 #include "case/result.hpp"
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 #include "scene/machine/tape.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
-/// Plays what the code did and compares every byte with the truth. Throws std::runtime_error when the script itself is
+/// Plays what the code did and compares every byte with the truth. Throws std::runtime_error when the scenario itself is
 /// invalid. `mover`: performs the copies of what the code did; {}: they are made here.
-Report run_script(const Script& script, std::uint64_t seed, const Mover& mover = {});
+Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& mover = {});
 
 /// Memory limit of a search for the cause, in bytes; a case that needs more ends without one, and says so.
 inline constexpr double diagnosis_memory = 2.0 * (std::int64_t{1} << 30);
 
 /// Works out both sequences. Throws std::runtime_error with the step's name when one requests the impossible: a pick, an
 /// address or an object that the intended steps cannot mean, a place or step that does not exist.
-void expect_playable(const Script& script);
+void expect_playable(const Scenario& scenario);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -7,7 +7,7 @@
 
 #include "diagnose/findings/origins.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -312,4 +312,4 @@ std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mis
   return Walk(observation, mismatch, expectation, arena, names, seed).runs();
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 
 #include "diagnose/clues.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Bytes in which what must be there and what is there go on together.
 struct ClueRun {
@@ -22,4 +22,4 @@ struct ClueRun {
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
                              const Arena& arena, const Names& names, std::uint64_t seed);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 
 #include "case/result.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 bool says(const Diagnosis& why, const std::string& words) { return why.text.find(words) != std::string::npos; }
@@ -44,4 +44,4 @@ TEST(Sure, NothingIsInDoubt) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

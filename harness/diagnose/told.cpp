@@ -1,4 +1,4 @@
-// What arrived, as patches on the script that lower() makes of the case.
+// What arrived, as patches on the scenario that lower() makes of the case.
 #include "diagnose/arrivals.hpp"
 #include "diagnose/lowering.hpp"
 
@@ -7,14 +7,15 @@ namespace kvcts::diagnose {
 using Kind = Provenance::Kind;
 using View = std::span<const std::uint8_t>;
 
-script::Patch Arrivals::patch(const Region& region, const Arrival& one, script::Place at, const script::Arena& arena) const {
-  using Is = script::Patch::Is;
+scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenario::Place at,
+                                const scenario::Arena& arena) const {
+  using Is = scenario::Patch::Is;
   const auto place = [&](const RegionRef& r, std::int64_t offset) {
-    script::Place out = arena.place(place_name(case_, r));
+    scenario::Place out = arena.place(place_name(case_, r));
     out.offset += offset;
     return out;
   };
-  script::Patch out;
+  scenario::Patch out;
   out.at = at;
   out.bytes = one.bytes;
   if (one.did.kind == Kind::before) {
@@ -50,14 +51,14 @@ Crop Arrivals::crop() const {
   return crop_of(case_, wrong);
 }
 
-script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) const {
-  script::Arrived out;
+scenario::Arrived Arrivals::told(const scenario::Arena& arena, const Crop& crop) const {
+  scenario::Arrived out;
   bool tails_came = false, beside_tails = false;
   std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
-    const script::Place start = arena.place(place_name(case_, region.arrived.region));
+    const scenario::Place start = arena.place(place_name(case_, region.arrived.region));
     auto tail = region.tails.begin();
     const auto add = [&](const Arrival& one) {
       out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
@@ -107,7 +108,7 @@ script::Arrived Arrivals::told(const script::Arena& arena, const Crop& crop) con
           begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
       for (; one != region.stretches.end() && one->at < end; ++one) {
         if (!one->wrong || !group.requests[r].transfer) continue;
-        const script::Place start = arena.place(place_name(case_, region.arrived.region, r));
+        const scenario::Place start = arena.place(place_name(case_, region.arrived.region, r));
         out.patches.push_back(patch(region, *one, {start.backing, start.offset + one->at - begin}, arena));
       }
       begin = end;

@@ -8,14 +8,14 @@
 #include "diagnose/testing/cases.hpp"
 #include "scene/machine/sequence.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
-using testing_support::as_expected, testing_support::case_of, testing_support::script_of;
+using testing_support::as_expected, testing_support::case_of, testing_support::scenario_of;
 
 /// Of a case of testing/scripts, which ends as it says.
 Report played(const std::string& id) {
-  Report report = run_script(script_of(id), 1);
+  Report report = run_scenario(scenario_of(id), 1);
   EXPECT_TRUE(as_expected(case_of(id), report)) << id << ": " << report.message;
   return report;
 }
@@ -28,19 +28,19 @@ std::vector<std::string> told(const Report& report) {
 using Words = std::vector<std::string>;
 
 /// As it is said of a case that is too large for clues.
-std::vector<Finding> found_in_runs(const Script& script) {
-  const Arena arena(script);
+std::vector<Finding> found_in_runs(const Scenario& scenario) {
+  const Arena arena(scenario);
   Names names;
-  const Truth truth = paint(without_faults(script), arena, names);
+  const Truth truth = paint(without_faults(scenario), arena, names);
   Expectation expectation(truth, arena, names, 1);
-  const Tape tape = record(script, arena, actual_sequence(script));
+  const Tape tape = record(scenario, arena, actual_sequence(scenario));
   const Observation seen = observe(tape, 1, 2);
   const Mismatch mismatch = compare(seen, truth, expectation, arena);
-  return what_happened(script, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1));
+  return what_happened(scenario, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1));
 }
-Words told_in_runs(const Script& script) {
+Words told_in_runs(const Scenario& scenario) {
   Report report;
-  report.what_happened = found_in_runs(script);
+  report.what_happened = found_in_runs(scenario);
   return told(report);
 }
 
@@ -82,7 +82,7 @@ TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
       {"happened/move-and-read", {}},
   };
   for (const auto& [id, words] : cases) {
-    const Words in_runs = told_in_runs(script_of(id));
+    const Words in_runs = told_in_runs(scenario_of(id));
     EXPECT_FALSE(in_runs.empty()) << id;
     EXPECT_TRUE(words.empty() || in_runs == words) << id;
     EXPECT_EQ(in_runs, told(played(id))) << id;
@@ -90,9 +90,9 @@ TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
 }
 
 TEST(WhatHappened, IsSaidOfRunsInAPoolKeptPageByPage) {
-  const Script script = script_of("happened/pool-kept-page-by-page");
+  const Scenario scenario = scenario_of("happened/pool-kept-page-by-page");
   std::int64_t bytes = 0;
-  for (const Finding& one : found_in_runs(script)) {
+  for (const Finding& one : found_in_runs(scenario)) {
     bytes += one.bytes;
     EXPECT_EQ(one.text.find("declared"), std::string::npos) << "nothing was to be read: " << one.text;
   }
@@ -116,4 +116,4 @@ TEST(WhatHappened, WhatWasNotErasedWasLeft) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 
 #include "diagnose/explain.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using nlohmann::json;
@@ -14,8 +14,8 @@ using Kind = Provenance::Kind;
 
 // ---- seats ---------------------------------------------------------------------------------------------------------
 
-Seats::Seats(const Script& script, const Arena& arena) : arena_(arena) {
-  for (const auto& [name, memory] : script.memories) {
+Seats::Seats(const Scenario& scenario, const Arena& arena) : arena_(arena) {
+  for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.cache.empty() || !memory.view.of.empty()) continue;
     Memory m{name, static_cast<int>(memory.rank), cache_of(memory.view), {}};
     View whole;
@@ -76,8 +76,8 @@ std::string Seats::words_beyond(Place place) const {
 
 // ---- who -----------------------------------------------------------------------------------------------------------
 
-Teller::Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check)
-    : arena_(arena), names_(names), seats_(script, arena), element_index_(check, arena, names) {}
+Teller::Teller(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check)
+    : arena_(arena), names_(names), seats_(scenario, arena), element_index_(check, arena, names) {}
 
 Provenance Teller::tell(const Who& who, int backing) const {
   Provenance out;
@@ -124,8 +124,8 @@ Provenance Teller::tell(const Who& who, int backing) const {
 
 // ---- windows -------------------------------------------------------------------------------------------------------
 
-std::vector<Region> regions_of(const Script& script) {
-  const Arena arena(script);
+std::vector<Region> regions_of(const Scenario& scenario) {
+  const Arena arena(scenario);
   std::vector<Region> out;
   for (const Backing& b : arena.backings()) out.push_back({b.name, b.side, b.bytes, b.guard_below, b.guard_above});
   return out;
@@ -150,11 +150,11 @@ int backing_of(const Arena& arena, const std::string& region) {
 
 }  // namespace
 
-std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window) {
-  const Arena arena(script);
+std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
+  const Arena arena(scenario);
   Names names;
-  const Truth truth = paint(without_faults(script), arena, names);
-  const Tape tape = record(script, arena, actual_sequence(script));
+  const Truth truth = paint(without_faults(scenario), arena, names);
+  const Tape tape = record(scenario, arena, actual_sequence(scenario));
   const Observation seen = observe(tape, seed, naming_passes);
   Expectation expectation(truth, arena, names, seed);
   const int backing = backing_of(arena, window.region);
@@ -178,7 +178,7 @@ std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window
   const Checkpoint* check = expectation.at(seen.checks[at]);
   if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
   const Namer namer(seen, names, arena, seed);
-  const Teller teller(script, arena, names, *check);
+  const Teller teller(scenario, arena, names, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
   for (int pass = 0; pass < naming_passes; ++pass)
     renderings.push_back(std::make_unique<Rendering>(names, arena.backings(), seed, pass));
@@ -203,11 +203,12 @@ std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window
 
 // ---- drawings ------------------------------------------------------------------------------------------------------
 
-json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues) {
+json moves_of(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
+              const Clues& clues) {
   constexpr std::size_t most = 96, before = 8;
   const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
   if (first == clues.all.end()) return nullptr;
-  const Teller teller(script, arena, names, check);
+  const Teller teller(scenario, arena, names, check);
   std::vector<Stretch> runs;
   std::size_t first_wrong = 0;
   std::int64_t all = 0;
@@ -234,4 +235,4 @@ json moves_of(const Script& script, const Arena& arena, const Names& names, cons
   return {{"moves", moves}, {"moves_from", "bytes"}, {"bytes_left_out", all}};
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -10,12 +10,12 @@
 #include "diagnose/clues.hpp"
 #include "diagnose/observe.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Where bytes of the arena lie by the declared layouts of their memories.
 class Seats {
  public:
-  Seats(const Script& script, const Arena& arena);
+  Seats(const Scenario& scenario, const Arena& arena);
   /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
   /// bytes.
   std::optional<Seat> at(Place place) const;
@@ -39,7 +39,7 @@ class Seats {
 /// in the truth, a producer's before others).
 class Teller {
  public:
-  Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check);
+  Teller(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check);
   Provenance tell(const Who& who, int backing) const;
   const Seats& seats() const { return seats_; }
 
@@ -61,14 +61,14 @@ struct Region {
 };
 
 /// The regions that can be shown.
-std::vector<Region> regions_of(const Script& script);
-/// Plays the script as run_script() does, then reads the window. Throws std::runtime_error when the region, check or byte
-/// does not exist.
-std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window);
+std::vector<Region> regions_of(const Scenario& scenario);
+/// Plays the scenario as run_scenario() does, then reads the window. Throws std::runtime_error when the region, check or
+/// byte does not exist.
+std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window);
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.
-nlohmann::json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
+nlohmann::json moves_of(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
                         const Clues& clues);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -650,11 +650,11 @@ json axes_of(const Space& space, const Point& point) {
 
 json axes_of(const CaseSpec& spec) {
   json out = json::object();
-  const auto of_scripts = [](AxisId a) {
+  const auto of_scenarios = [](AxisId a) {
     return a == AxisId::dtype || a == AxisId::geometry || a == AxisId::arch || a == AxisId::seed;
   };
   for (const auto& a : axes()) {
-    if (!spec.script.empty() && !of_scripts(a.id)) continue;
+    if (!spec.scenario.empty() && !of_scenarios(a.id)) continue;
     if (std::string value = a.of(spec); !value.empty() && value != "geometry") out[std::string(a.name)] = std::move(value);
   }
   if (spec.geometry_values.is_object()) {

@@ -9,15 +9,15 @@
 #include "kernels/poison.hpp"
 #include "scene/truth/walk.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using text::fail;
 
 namespace {
 
-std::vector<const Action*> all_reads(const Script& script) {
+std::vector<const Action*> all_reads(const Scenario& scenario) {
   std::vector<const Action*> out;
-  for (const Step& step : script.steps) {
+  for (const Step& step : scenario.steps) {
     if (step.intended.op == Operation::read) out.push_back(&step.intended);
     for (const Action& action : step.actual) {
       if (action.op == Operation::read) out.push_back(&action);
@@ -27,11 +27,11 @@ std::vector<const Action*> all_reads(const Script& script) {
 }
 
 /// Those that a request has before a step of the intended sequence.
-TokenRange tokens_before(const Script& script, const std::string& step, const std::string& request) {
-  const auto found = script.requests.find(request);
-  if (found == script.requests.end()) return {};
+TokenRange tokens_before(const Scenario& scenario, const std::string& step, const std::string& request) {
+  const auto found = scenario.requests.find(request);
+  if (found == scenario.requests.end()) return {};
   TokenRange out{found->second.first_token, found->second.tokens};
-  for (const Step& each : script.steps) {
+  for (const Step& each : scenario.steps) {
     if (each.name == step) break;
     const Action& a = each.intended;
     if (a.op == Operation::assign && a.request == request) out.count = a.tokens.value_or(out.count);
@@ -40,14 +40,14 @@ TokenRange tokens_before(const Script& script, const std::string& step, const st
 }
 
 /// The most that it ever has, as intended or not.
-TokenRange most_tokens(const Script& script, const std::string& request) {
-  const auto found = script.requests.find(request);
-  if (found == script.requests.end()) return {};
+TokenRange most_tokens(const Scenario& scenario, const std::string& request) {
+  const auto found = scenario.requests.find(request);
+  if (found == scenario.requests.end()) return {};
   TokenRange out{found->second.first_token, found->second.tokens};
   const auto more = [&](const Action& a) {
     if (a.op == Operation::assign && a.request == request) out.count = std::max(out.count, a.tokens.value_or(0));
   };
-  for (const Step& step : script.steps) {
+  for (const Step& step : scenario.steps) {
     more(step.intended);
     std::ranges::for_each(step.actual, more);
   }
@@ -65,19 +65,19 @@ layout::Cache cache_of(const View& view) {
   return known.emplace(view.cache, layout::cache_from_text(view.cache)).first->second;
 }
 
-Arena::Arena(const Script& script) : script_(script) {
+Arena::Arena(const Scenario& scenario) : scenario_(scenario) {
   // Memories that own their bytes first; those that share them need their places.
-  for (const auto& [name, memory] : script.memories) {
-    if (memory.view.of.empty() && memory.side != "store") add(name, memory, script);
+  for (const auto& [name, memory] : scenario.memories) {
+    if (memory.view.of.empty() && memory.side != "store") add(name, memory, scenario);
   }
   std::vector<std::string> waiting;
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     if (!memory.view.of.empty()) waiting.push_back(name);
   }
   while (!waiting.empty()) {
     const std::size_t before = waiting.size();
     std::erase_if(waiting, [&](const std::string& name) {
-      const Memory& memory = script.memories.at(name);
+      const Memory& memory = scenario.memories.at(name);
       const std::string& of = memory.view.of;
       const auto known = std::find_if(spots_.begin(), spots_.end(),
                                       [&](const Spot& s) { return s.name == of || s.name.starts_with(of + "/"); });
@@ -102,9 +102,9 @@ Arena::Arena(const Script& script) : script_(script) {
   }
 
   std::map<std::string, std::int64_t> outputs;
-  for (const Action* read : all_reads(script)) {
+  for (const Action* read : all_reads(scenario)) {
     std::int64_t& bytes = outputs[read->output];
-    bytes = std::max(bytes, output_shape(*read, most_tokens(script, read->request)).bytes());
+    bytes = std::max(bytes, output_shape(*read, most_tokens(scenario, read->request)).bytes());
   }
   for (const auto& [name, bytes] : outputs) {
     Backing backing;
@@ -126,7 +126,7 @@ Arena::Arena(const Script& script) : script_(script) {
   for (Backing& b : backings_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
 }
 
-void Arena::add(const std::string& name, const Memory& memory, const Script&) {
+void Arena::add(const std::string& name, const Memory& memory, const Scenario&) {
   const layout::Cache cache = cache_of(memory.view);
   int number = 0;
   const auto open = [&](const std::string& called, std::int64_t bytes) {
@@ -290,12 +290,14 @@ OutputShape output_shape(const Action& read, TokenRange tokens) {
   return shape;
 }
 
-OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& own) {
-  const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
-  if (meant == script.steps.end() || meant->intended.op != Operation::read || meant->intended.output != read.output)
+OutputSection place_in_output(const Scenario& scenario, const std::string& step, const Action& read,
+                              const OutputSection& own) {
+  const auto meant =
+      std::find_if(scenario.steps.begin(), scenario.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (meant == scenario.steps.end() || meant->intended.op != Operation::read || meant->intended.output != read.output)
     return own;
   const Action& intended = meant->intended;
-  const OutputShape shape = output_shape(intended, tokens_before(script, step, intended.request));
+  const OutputShape shape = output_shape(intended, tokens_before(scenario, step, intended.request));
   const auto at = std::find_if(shape.sections.begin(), shape.sections.end(),
                                [&](const OutputSection& s) { return s.component == own.component; });
   if (at == shape.sections.end() || at->width != own.width) return own;
@@ -338,4 +340,4 @@ std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass) {
   return kernels::poison_key(pass_seed(seed, pass), side, backing.poison_rank, backing.poison_number);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

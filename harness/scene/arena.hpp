@@ -1,4 +1,4 @@
-// Where a script's memories lie: backings, and where the allocations of a view begin in them. The machine (what happened)
+// Where a scenario's memories lie: backings, and where the allocations of a view begin in them. The machine (what happened)
 // and the truth (what should have) share it; neither sees the other's bytes.
 #pragma once
 
@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "case/script.hpp"
-#include "case/script_walk.hpp"
+#include "case/scenario.hpp"
+#include "case/scenario_walk.hpp"
 #include "layout/layout.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// A separate stretch of memory. Offsets run from -guard_below to bytes + guard_above; nothing beyond is mapped.
 struct Backing {
@@ -41,7 +41,7 @@ class Arena {
 
   /// Lays out every memory that owns its bytes, then the outputs of `read` steps (dense, by the longer of the intended and
   /// the actual sequence). Throws std::runtime_error with the memory's name.
-  explicit Arena(const Script& script);
+  explicit Arena(const Scenario& scenario);
 
   const std::vector<Backing>& backings() const { return backings_; }
   /// Backing of an output, -1 when no output has that name.
@@ -66,10 +66,10 @@ class Arena {
     std::int64_t bytes{0};
   };
   const Spot& spot(const std::string& name) const;
-  void add(const std::string& name, const Memory& memory, const Script& script);
+  void add(const std::string& name, const Memory& memory, const Scenario& scenario);
   std::vector<Backing> backings_;
   std::vector<Spot> spots_;  ///< allocations, and whole memories
-  const Script& script_;
+  const Scenario& scenario_;
 };
 
 /// The planes that a view uses, from its resolved text.
@@ -98,7 +98,7 @@ struct OutputShape {
 OutputShape output_shape(const Action& read, TokenRange tokens);
 /// Where a section that is read lies: its place in the output of the intended read if it is part of it, otherwise its own
 /// place.
-OutputSection place_in_output(const Script& script, const std::string& step, const Action& read,
+OutputSection place_in_output(const Scenario& scenario, const std::string& step, const Action& read,
                               const OutputSection& section);
 
 /// Seed of a pass: different passes share no poison and no tags.
@@ -108,4 +108,4 @@ std::uint64_t seed_before(std::uint64_t of_pass_0);
 /// Poison key of a backing in a pass.
 std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

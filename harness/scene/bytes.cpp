@@ -7,7 +7,7 @@
 #include "kernels/poison.hpp"
 #include "layout/checked.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::checked::floor_div;
 
@@ -135,4 +135,4 @@ std::vector<std::int64_t> Bytes::pages(int backing) const {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -8,7 +8,7 @@
 
 #include "scene/arena.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 class Bytes {
  public:
@@ -54,4 +54,4 @@ class Bytes {
   std::vector<Store> stores_;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

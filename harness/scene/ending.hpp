@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Ending {
   std::string kind{"completed"};  ///< completed | refused | raised | crashed | hung
@@ -14,4 +14,4 @@ struct Ending {
   nlohmann::json expects, found;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

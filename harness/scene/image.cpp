@@ -5,7 +5,7 @@
 #include "kernels/poison.hpp"
 #include "layout/checked.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 std::int64_t Image::page_of(std::int64_t offset) { return layout::checked::floor_div(offset, page); }
 
@@ -55,4 +55,4 @@ void render(const Image& image, const Backing& backing, Rendering& names, std::i
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

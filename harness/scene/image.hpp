@@ -10,7 +10,7 @@
 #include "scene/arena.hpp"
 #include "scene/who.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Stores only written pages; a copy shares them until one side writes.
 class Image {
@@ -40,4 +40,4 @@ Id fresh_id(const Backing& backing, std::int64_t offset, Names& names);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
 void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Dtype;
 
@@ -128,4 +128,4 @@ std::uint32_t nearest_code(Dtype dtype, float number) {
   return code | 1u << (layout::bits(dtype) - 1);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

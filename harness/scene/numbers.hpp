@@ -7,7 +7,7 @@
 
 #include "layout/dtype.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Every NaN is 0x7fffffff.
 float number_of(layout::Dtype dtype, std::uint32_t code);
@@ -32,4 +32,4 @@ inline std::uint32_t code_in_turn(layout::Dtype dtype, std::uint64_t n) {
   return static_cast<std::uint32_t>(n) & ((1u << layout::bits(dtype)) - 1);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

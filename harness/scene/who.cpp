@@ -11,7 +11,7 @@
 #include "layout/checked.hpp"
 #include "scene/numbers.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::checked::floor_to;
 
@@ -400,4 +400,4 @@ std::string words(Id id, const Names& names, const std::vector<Backing>& backing
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -13,7 +13,7 @@
 #include "layout/layout.hpp"
 #include "scene/arena.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Names a Who. Bytes of one row (of one stretch of poison) have consecutive Ids, in runs of 256.
 using Id = std::uint32_t;
@@ -145,4 +145,4 @@ std::string words(const Who& who, const std::vector<Backing>& backings);
 /// The same with the parts of numbers and of mixed bytes spelled out.
 std::string words(Id id, const Names& names, const std::vector<Backing>& backings);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

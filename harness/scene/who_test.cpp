@@ -12,7 +12,7 @@
 #include "scene/image.hpp"
 #include "scene/numbers.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 using layout::Component;
@@ -197,4 +197,4 @@ TEST(Image, SharesItsPagesUntilSomebodyWrites) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,5 +1,5 @@
 #include "case/catalogue/case_file.hpp"
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 #include "case/catalogue/tables.hpp"
 
 namespace kvcts::catalogue {
@@ -260,17 +260,18 @@ Field<CaseSpec> reader_field() {
 
 // ---- scripted cases ------------------------------------------------------------------------------------------------
 
-// memory and steps as in the scripts' table.
-Field<CaseSpec> script_field(const std::string& key) {
-  for (const auto& field : script_table().fields) {
+// memory and steps as in the scenarios' table.
+Field<CaseSpec> scenario_field(const std::string& key) {
+  for (const auto& field : scenario_table().fields) {
     if (field.key == key) {
-      return {key,
-              false,
-              field.doc + " (a scripted case)",
-              field.words,
-              field.schema,
-              [field](CaseSpec& out, const Node& node) { field.read(out.script, node); },
-              [field](const CaseSpec& in) -> json { return in.script.empty() ? json(nullptr) : field.write(in.script); }};
+      return {
+          key,
+          false,
+          field.doc + " (a scripted case)",
+          field.words,
+          field.schema,
+          [field](CaseSpec& out, const Node& node) { field.read(out.scenario, node); },
+          [field](const CaseSpec& in) -> json { return in.scenario.empty() ? json(nullptr) : field.write(in.scenario); }};
     }
   }
   throw Error("script_table: no key '" + key + "'");
@@ -279,7 +280,7 @@ Field<CaseSpec> script_field(const std::string& key) {
 // requests: a list; by name in a scripted case.
 Field<CaseSpec> requests_field() {
   const auto list = list_of(object<RequestSpec>(request_table));
-  const auto by_name = script_field("requests");
+  const auto by_name = scenario_field("requests");
   return {"requests",
           false,
           "default: one of geometry.tokens; in a scripted case by name",
@@ -292,7 +293,7 @@ Field<CaseSpec> requests_field() {
               out.requests = list.read(node);
           },
           [list, by_name](const CaseSpec& in) -> json {
-            return in.script.empty() ? list.write(in.requests) : by_name.write(in);
+            return in.scenario.empty() ? list.write(in.requests) : by_name.write(in);
           }};
 }
 
@@ -318,7 +319,7 @@ void check_kind(const CaseSpec& spec, const Node& node) {
   }
   if (requests && requests->kind == Node::Kind::list)
     fail(*requests, "requests by name in a case with memory and steps", "write {A: {tokens: 8, blocks: {...}}}");
-  check_script(spec.script, node);
+  check_scenario(spec.scenario, node);
 }
 
 // the case's guard applies to every memory without its own.
@@ -504,8 +505,8 @@ const Table<CaseSpec>& case_table() {
           optional("consumer", &CaseSpec::consumer, object<SideSpec>(side_table),
                    "the other side; what it does not say is as on the producer, its claim aside"),
           requests_field(),
-          script_field("memory"),
-          script_field("steps"),
+          scenario_field("memory"),
+          scenario_field("steps"),
           optional("groups", &CaseSpec::groups, list_of(object<GroupSpec>(group_table)), "further KV cache groups"),
           reader_field(),
           optional("copies", &CaseSpec::copies, list_of(object<CopySpec>(copy_table)),
@@ -526,7 +527,7 @@ const Table<CaseSpec>& case_table() {
           fail(*node.find("copies"), "copies only with connector: explicit", "add connector: explicit, or remove copies");
         }
         for (std::size_t i = 0; i < spec.controls.size(); ++i) {
-          if (spec.controls[i].as_intended && spec.script.empty()) {
+          if (spec.controls[i].as_intended && spec.scenario.empty()) {
             fail(*node.find("controls"), "as_intended only in a case with memory and steps",
                  "say with 'set' what is different");
           }

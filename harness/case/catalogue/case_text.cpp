@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 #include "case/catalogue/yaml.hpp"
 
 namespace kvcts::catalogue {

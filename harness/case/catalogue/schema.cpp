@@ -8,7 +8,7 @@
 #include "case/catalogue/certification.hpp"
 #include "case/catalogue/rule_table.hpp"
 #include "case/catalogue/saboteur.hpp"
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 #include "case/catalogue/tables.hpp"
 
 namespace kvcts::catalogue {
@@ -34,7 +34,7 @@ Kind kind(std::string name, std::string folder, const Table<T>& (*table)()) {
 }
 
 // The rows of a step, its picks as one.
-std::vector<DocRow> step_rows(const Table<script::Action>& table) {
+std::vector<DocRow> step_rows(const Table<scenario::Action>& table) {
   std::vector<DocRow> out;
   const auto keys = [](const std::string& prefix) {
     std::string all;
@@ -61,12 +61,12 @@ Kind case_kind() {
     json whole = plain();
     whole["anyOf"] =
         json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
-    whole["$defs"] = script_definitions();
+    whole["$defs"] = scenario_definitions();
     return whole;
   };
   out.sections = [] {
     std::vector<Section> all{{"memory", "scripted cases: what lies where", doc_rows(memory_table())},
-                             {"requests", "scripted cases: tokens and their blocks", doc_rows(script_request_table())},
+                             {"requests", "scripted cases: tokens and their blocks", doc_rows(scenario_request_table())},
                              {"views", "what `from` and `to` take instead of the name of a memory", doc_rows(view_table())},
                              {"arithmetic", "of a view", doc_rows(arithmetic_table())},
                              {"picks", "of steps that take part of something", doc_rows(picks_table())}};

@@ -11,7 +11,7 @@
 #include "case/passes.hpp"
 #include "case/resolve/block_ids.hpp"
 #include "case/resolve/model.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "case/text.hpp"
 #include "golden/golden.hpp"
 #include "layout/checked.hpp"
@@ -283,9 +283,9 @@ int region_index(const ResolvedCase& c, Side side, const std::string& region) {
 constexpr std::int64_t default_deadline_ms = 60000;
 
 // A case with memory and steps: no sides, no plan, no engine.
-void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
+void resolve_scenario_case(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
   c.performer = Performer::machine;
-  c.script = resolve_script(spec, catalogue);
+  c.scenario = resolve_scenario(spec, catalogue);
   c.settle_ms = 0;
   c.facts = {{"scripted", true}, {"dtype", spec.dtype}, {"geometry", spec.geometry}, {"arch", spec.arch}};
 }
@@ -368,10 +368,10 @@ ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogu
   catalogue.archs().at(spec.arch);
   c.dtype = spec.dtype;
   c.seed = spec.seed;
-  if (spec.script.empty())
+  if (spec.scenario.empty())
     resolve_sides(spec, catalogue, c);
   else
-    resolve_scripted(spec, catalogue, c);
+    resolve_scenario_case(spec, catalogue, c);
   c.expected = spec.expected;
   if (c.expected.empty()) c.expected.push_back({});
   c.deadline_ms.fill(default_deadline_ms);

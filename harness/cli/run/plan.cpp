@@ -155,8 +155,8 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
         supervisor::decide(*failed, std::nullopt, decide(Outcome::error, ""));
         broken = true;
       }
-      // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
-      if (from_files_ && !item.decided) script::expect_playable(resolved.script);
+      // The suite's own scenarios are known to make sense; what is wrong in a user's is said before anything runs.
+      if (from_files_ && !item.decided) scenario::expect_playable(resolved.scenario);
     } catch (const std::system_error&) {
       throw;  // the machine cannot even be asked: that is no case's fault
     } catch (const std::exception& e) {

@@ -33,7 +33,7 @@ struct Listed {
 std::vector<Listed> regions_of(const ResolvedCase& c) {
   std::vector<Listed> out;
   if (c.performer == Performer::machine) {
-    for (const auto& r : script::regions_of(c.script)) out.push_back({r.name, r.side, r.bytes});
+    for (const auto& r : scenario::regions_of(c.scenario)) out.push_back({r.name, r.side, r.bytes});
     return out;
   }
   for (const Side side : {Side::producer, Side::consumer})
@@ -83,7 +83,7 @@ std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& 
       throw UsageError(
           "--at before is for cases that run code; a scripted case has its checks (--at NAME), and poison before the first "
           "step");
-    return script::look(c.script, c.seed, {o.region, o.offset, o.bytes, check});
+    return scenario::look(c.scenario, c.seed, {o.region, o.offset, o.bytes, check});
   }
   if (o.at != "before" && o.at != "after")
     throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));

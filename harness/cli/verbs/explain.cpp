@@ -117,7 +117,7 @@ int explain(const std::string& subject, const Globals& globals) {
 /// Which family of hypotheses names a fault when several explain every byte: the cheapest.
 int list_precedence(const Globals& globals) {
   nlohmann::json all = nlohmann::json::array();
-  for (const auto& [family, cost, classes] : script::generator_costs()) {
+  for (const auto& [family, cost, classes] : scenario::generator_costs()) {
     std::vector<std::string_view> names;
     for (const FaultClass one : classes) names.push_back(name(one));
     if (!globals.json)

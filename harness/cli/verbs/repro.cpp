@@ -12,7 +12,7 @@
 #include "cli/report/text.hpp"
 #include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
-#include "cli/script_words.hpp"
+#include "cli/scenario_text.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "matrix/ids.hpp"
@@ -52,7 +52,7 @@ void print_case(const ResolvedCase& c) {
   fmt::print("expected  {}\n", report::expected_words(c.expected));
   if (c.performer == Performer::machine) {
     fmt::print("arch {}, dtype {}, seed {}\n", c.arch, c.dtype, c.seed);
-    for (const auto& line : script_lines(c.script)) fmt::print("{}\n", line);
+    for (const auto& line : scenario_lines(c.scenario)) fmt::print("{}\n", line);
     return;
   }
   fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype,

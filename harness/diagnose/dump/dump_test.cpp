@@ -171,7 +171,7 @@ steps:
 TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   const ResolvedCase c = resolved_of(order);
   // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data read as HND: slot 1 of head 0 is head 1 of token 0.
-  const auto stretches = script::look(c.script, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
+  const auto stretches = scenario::look(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
   ASSERT_EQ(stretches.size(), 2u);
   EXPECT_EQ(stretches[0].place, "K layer 0 block 2 slot 0 head 0");
   EXPECT_FALSE(stretches[0].wrong);
@@ -180,9 +180,9 @@ TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   EXPECT_EQ(words(stretches[1].expected),
             "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
   EXPECT_EQ(words(stretches[1].found), "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
-  EXPECT_EQ(words(script::look(c.script, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
-  EXPECT_THROW(script::look(c.script, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";
-  EXPECT_THROW(script::look(c.script, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
+  EXPECT_EQ(words(scenario::look(c.scenario, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
+  EXPECT_THROW(scenario::look(c.scenario, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";
+  EXPECT_THROW(scenario::look(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
 }
 
 TEST(Provenance, NeighboursJoinOnlyWhereTheyGoOn) {

@@ -13,9 +13,9 @@
 #include "diagnose/facts.hpp"
 #include "diagnose/findings/testing/evaluator.hpp"
 #include "layout/template.hpp"
-#include "scene/testing/scripts.hpp"
+#include "scene/testing/scenarios.hpp"
 
-namespace kvcts::script::sentences {
+namespace kvcts::scenario::sentences {
 namespace {
 
 using testing::action, testing::add, testing::memory, testing::move, testing::raw, testing::whole, testing::write;
@@ -25,7 +25,7 @@ class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
 
-  Script script() {
+  Scenario scenario() {
     g_ = {.layers = pick(1, 3), .blocks = pick(4, 8), .block_size = 1 << pick(0, 2), .heads = pick(1, 3), .head_dim = 16};
     g_.kv = pick(1, 2);
     const int kind = static_cast<int>(pick(0, 5));
@@ -37,7 +37,7 @@ class Draw {
       g_.head_dim = 16;
     else if (chance(50))
       g_.head_dim = 8;
-    Script s;
+    Scenario s;
     for (const char* name : {"P", "C"}) {
       Memory& m = s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", order(), g_, scheme_);
       m.guard_below = m.guard_above = 64 * pick(1, 8);
@@ -99,7 +99,7 @@ class Draw {
     return inner ? out + " C" : out;
   }
 
-  void step(Script& s, Action intended, int wrong) {
+  void step(Scenario& s, Action intended, int wrong) {
     add(s, std::move(intended));
     Step& last = s.steps.back();
     if (!chance(wrong)) return;
@@ -115,7 +115,7 @@ class Draw {
     return out;
   }
 
-  void break_it(Script& s, Step& step) {
+  void break_it(Scenario& s, Step& step) {
     if (step.actual.empty()) return;
     Action& a = step.actual.front();
     if (a.request.empty()) return;
@@ -203,7 +203,7 @@ class Draw {
     return out;
   }
 
-  std::string place(const Script& s) {
+  std::string place(const Scenario& s) {
     const std::string name = chance(60) ? "C" : "P";
     const Memory& m = s.memories.at(name);
     const layout::Cache cache = layout::cache_from_text(m.view.cache);
@@ -212,7 +212,7 @@ class Draw {
                .name;
   }
 
-  void fill(Script& s, Step& step) {
+  void fill(Scenario& s, Step& step) {
     Action fill = action(Operation::fill);
     fill.to = {raw(place(s))};
     fill.value = chance(40) ? "zero" : chance(50) ? "a5" : "poison";
@@ -221,7 +221,7 @@ class Draw {
   }
 
   /// A copy that was never meant: into guards, from guards, over content.
-  void extra(Script& s) {
+  void extra(Scenario& s) {
     Step step;
     step.name = "stray";
     step.as_intended = false;
@@ -249,18 +249,18 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
   return out;
 }
 
-/// What is said of every byte (`runs`: run by run), as run_script() has it.
+/// What is said of every byte (`runs`: run by run), as run_scenario() has it.
 std::vector<std::string> told(Played& p, bool runs) {
   Expectation expectation(p.truth, p.arena, p.names, Played::seed);
   if (runs)
-    return texts(
-        what_happened(p.script, p.arena, p.names, runs_of(p.seen, p.mismatch, expectation, p.arena, p.names, Played::seed)));
+    return texts(what_happened(p.scenario, p.arena, p.names,
+                               runs_of(p.seen, p.mismatch, expectation, p.arena, p.names, Played::seed)));
   Observation seen = p.seen;
   observe_more(seen, p.tape, Played::seed, naming_passes);
   const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.arena, p.names, Played::seed); };
   Clues clues = find();
-  if (clues.unknown > 0 && name_declared(p.script, p.names)) clues = find();
-  return texts(what_happened(p.script, p.arena, p.names, *expectation.at(seen.checks[clues.check]), clues));
+  if (clues.unknown > 0 && name_declared(p.scenario, p.names)) clues = find();
+  return texts(what_happened(p.scenario, p.arena, p.names, *expectation.at(seen.checks[clues.check]), clues));
 }
 
 TEST(Sentences, AreTrueOfTheBytes) {
@@ -268,10 +268,10 @@ TEST(Sentences, AreTrueOfTheBytes) {
   std::int64_t wrong = 0, sentences = 0, failures = 0, invalid = 0;
   for (std::uint64_t draw = first; draw < first + draws && failures < 20; ++draw) {
     std::optional<Played> played;
-    Script script;
+    Scenario scenario;
     try {
-      script = Draw(draw).script();
-      played.emplace(script);
+      scenario = Draw(draw).scenario();
+      played.emplace(scenario);
     } catch (const std::runtime_error& error) {
       ++invalid;
       if (std::getenv("KVCTS_SHOW")) std::cout << draw << ": " << error.what() << "\n";
@@ -287,7 +287,7 @@ TEST(Sentences, AreTrueOfTheBytes) {
       ++failures;
       std::string all;
       for (const std::string& one : list) all += "\n    " + one;
-      for (const auto& [name, memory] : script.memories) all += "\n  " + name + " " + memory.view.cache;
+      for (const auto& [name, memory] : scenario.memories) all += "\n  " + name + " " + memory.view.cache;
       ADD_FAILURE() << "draw " << draw << (runs ? ", in runs" : "") << ": " << complaint << "\n  of" << all;
       break;
     }
@@ -300,4 +300,4 @@ TEST(Sentences, AreTrueOfTheBytes) {
 }
 
 }  // namespace
-}  // namespace kvcts::script::sentences
+}  // namespace kvcts::scenario::sentences

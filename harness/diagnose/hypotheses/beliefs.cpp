@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -70,15 +70,16 @@ void generate_some_beliefs(HypothesisSearch& w) {
   // Memories declared alike share one idea, too.
   std::map<std::string, Uses> by_memory, by_layout;
   std::map<std::string, std::string> layout_of;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     const Action& a = w.action(i);
     if (!transfers(a) && a.op != Operation::read && a.op != Operation::write) continue;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
         const std::string memory = memory_of(views[v]);
-        const auto declared = w.script().memories.find(memory);
-        if (declared == w.script().memories.end() || views[v].cache.empty() || views[v].cache != declared->second.view.cache)
+        const auto declared = w.scenario().memories.find(memory);
+        if (declared == w.scenario().memories.end() || views[v].cache.empty() ||
+            views[v].cache != declared->second.view.cache)
           continue;
         by_memory[memory].insert({i, at_source, v});
         by_layout[views[v].cache].insert({i, at_source, v});
@@ -123,4 +124,4 @@ void generate_some_beliefs(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,7 +1,7 @@
 // The steps did as they should by what is claimed of a memory, and the claim is wrong.
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 void generate_claims(HypothesisSearch& w) {
   for (const Claim& claim : w.evidence().claims) {
@@ -18,4 +18,4 @@ void generate_claims(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 
 #include "diagnose/hypotheses/copy_list.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -142,7 +142,7 @@ void cut(const List& list) {
 }  // namespace
 
 void generate_copies(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const bool fills = w.action(i).op == Operation::fill;
     if (w.action(i).op != Operation::move && !fills) continue;
     std::vector<Copy> meant;
@@ -164,4 +164,4 @@ void generate_copies(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

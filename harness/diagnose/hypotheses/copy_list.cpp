@@ -4,11 +4,11 @@
 #include <numeric>
 #include <utility>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
   const Evidence& e = w.evidence();
-  const Tape tape = record(w.script(), e.arena, {Play{w.script().steps[step].name, w.action(step)}}, w.locators());
+  const Tape tape = record(w.scenario(), e.arena, {Play{w.scenario().steps[step].name, w.action(step)}}, w.locators());
   std::vector<Copy> out;
   for (const Op& op : tape.ops) {
     if (op.kind == Op::Kind::check) continue;
@@ -66,4 +66,4 @@ std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, con
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

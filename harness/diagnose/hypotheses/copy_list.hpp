@@ -5,7 +5,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// One copy, and where in the arena it is. A fill comes from nowhere: from backing -1, at the offset where it goes.
 struct Copy {
@@ -21,4 +21,4 @@ std::vector<Copy> stretches(const std::vector<Copy>& list);
 /// One action each, as the step would do it.
 std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, const std::vector<Copy>& list);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

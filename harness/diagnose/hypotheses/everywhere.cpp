@@ -4,7 +4,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -58,7 +58,7 @@ void generate_shift(HypothesisSearch& w) {
     const std::int64_t shift = shift_of(w, at_source);
     if (shift == 0) continue;
     bool steps = false;
-    for (std::size_t i = 0; i < w.script().steps.size() && !steps; ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size() && !steps; ++i) {
       if (w.action(i).op != Operation::move) continue;
       for (const Axis axis : {Axis::block, Axis::head}) {
         const std::int64_t step = step_of(at_source ? w.action(i).from[0] : w.action(i).to[0], axis);
@@ -76,7 +76,7 @@ void generate_shift(HypothesisSearch& w) {
 
 void generate_steps(HypothesisSearch& w) {
   bool packed = false;
-  for (const auto& [name, memory] : w.script().memories)
+  for (const auto& [name, memory] : w.scenario().memories)
     for (const auto& plane : cache_of(memory.view).planes)
       packed = packed || (plane.component == layout::Component::data && layout::bits(plane.dtype) < 8);
   for (const auto& [axis, name] :
@@ -104,7 +104,7 @@ void generate_order(HypothesisSearch& w) {
   for (const bool at_source : {true, false}) {
     std::map<std::string, FaultClass> orders;
     std::map<std::string, std::map<std::string, std::string>> read_as;  // cache -> words -> cache
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       if (w.action(i).op != Operation::move) continue;
       for (const View& view : at_source ? w.action(i).from : w.action(i).to) {
         auto& known = read_as[view.cache];
@@ -127,7 +127,7 @@ void generate_order(HypothesisSearch& w) {
 
 void generate_other_rank(HypothesisSearch& w) {
   std::vector<std::string> ranks;
-  for (const auto& [name, memory] : w.script().memories)
+  for (const auto& [name, memory] : w.scenario().memories)
     if (memory.side == "consumer") ranks.push_back(name);
   for (std::size_t by = 1; by < ranks.size(); ++by) {
     w.attempt(FaultClass::head_shard_mapping, "everything went to the same region of another rank",
@@ -138,4 +138,4 @@ void generate_other_rank(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

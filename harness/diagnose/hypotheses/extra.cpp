@@ -2,7 +2,7 @@
 // steps.cpp.
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -18,7 +18,7 @@ Action load_of(const Action& put, const std::string& request) {
 }  // namespace
 
 void generate_extra(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
+  const auto& steps = w.scenario().steps;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (w.action(i).op != Operation::nothing) continue;
     const auto here = [&](FaultClass fault_class, const std::string& words, const Action& extra) {
@@ -31,7 +31,7 @@ void generate_extra(HypothesisSearch& w) {
       if (other.op == Operation::move || other.op == Operation::get)
         here(FaultClass::stale_block, name_of(w, j) + " happened again", other);
       if (other.op != Operation::put) continue;
-      for (const auto& [request, declared] : w.script().requests) {
+      for (const auto& [request, declared] : w.scenario().requests) {
         here(request == other.request ? FaultClass::stale_block : FaultClass::wrong_block_id,
              "the object of " + name_of(w, j) + " was loaded for request " + request, load_of(other, request));
       }
@@ -39,4 +39,4 @@ void generate_extra(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -9,7 +9,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -178,7 +178,7 @@ FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std
 }  // namespace
 
 void generate_fits(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get &&
         a.op != Operation::put)
@@ -233,13 +233,13 @@ void generate_fits(HypothesisSearch& w) {
           std::size_t numbers = 0;
           FaultClass fault_class = class_of(declared, *now, words, numbers);
           // A base counted in elements of another width, in memory that holds both.
-          if (const auto memory = w.script().memories.find(memory_of(views[v]));
-              memory != w.script().memories.end() && !now->planes.empty()) {
+          if (const auto memory = w.scenario().memories.find(memory_of(views[v]));
+              memory != w.scenario().memories.end() && !now->planes.empty()) {
             const std::int64_t base = memory->second.view.offset,
                                moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
             const bool ratio = base != 0 && moved != base &&
                                (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
-            for (const auto& [name, other] : w.script().memories) {
+            for (const auto& [name, other] : w.scenario().memories) {
               const layout::Cache there = cache_of(other.view);
               if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
               if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
@@ -277,4 +277,4 @@ void generate_fits(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

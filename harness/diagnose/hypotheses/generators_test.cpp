@@ -8,14 +8,14 @@
 #include <optional>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/precedence.hpp"
 #include "diagnose/run.hpp"
 #include "scene/arena.hpp"
 #include "scene/faults/variants.hpp"
 #include "testing/checkout.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 const std::filesystem::path cases = std::filesystem::path(checkout::source()) / "cases";
@@ -23,10 +23,10 @@ const std::filesystem::path cases = std::filesystem::path(checkout::source()) / 
 constexpr const char* ids = "../harness/diagnose/testing/cases/ids.yaml";
 constexpr const char* steps = "../harness/diagnose/testing/cases/steps.yaml";
 
-Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
+Scenario told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_scenario(spec, catalogue); }
 
-bool named(const Script& script, std::uint64_t seed, FaultClass fault_class) {
-  const Diagnosis why = run_script(script, seed).diagnosis;
+bool named(const Scenario& scenario, std::uint64_t seed, FaultClass fault_class) {
+  const Diagnosis why = run_scenario(scenario, seed).diagnosis;
   return why.exact && why.fault_class == fault_class;
 }
 
@@ -50,11 +50,11 @@ class Generators : public testing::TestWithParam<Need> {};
 TEST_P(Generators, NameWhatNoOtherDoes) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
-  const Script script = told(spec, catalogue);
+  const Scenario scenario = told(spec, catalogue);
   const FaultClass expected = spec.expected.at(0).fault_class;
-  EXPECT_TRUE(named(script, spec.seed, expected));
+  EXPECT_TRUE(named(scenario, spec.seed, expected));
   const WithoutGenerator off(GetParam().generator);
-  EXPECT_FALSE(named(script, spec.seed, expected));
+  EXPECT_FALSE(named(scenario, spec.seed, expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Nightly, Generators,
 TEST(Generators, ErasedLateIsAmongTheRivals) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(steps, "steps/erased-late", catalogue);
-  const Diagnosis late = run_script(told(spec, catalogue), spec.seed).diagnosis;
+  const Diagnosis late = run_scenario(told(spec, catalogue), spec.seed).diagnosis;
   EXPECT_TRUE(std::ranges::any_of(late.causes, [](const Cause& c) {
     return in_words(c) == "read-before-ready: 'grow' happened only after 'put'";
   })) << late.text;
@@ -117,8 +117,8 @@ bool lies(const layout::Cache& cache, const Places& places) {
 }
 
 // What the one mistaken step of a case uses instead of what it should.
-const View& mistaken(const Script& script) {
-  for (const Step& step : script.steps) {
+const View& mistaken(const Scenario& scenario) {
+  for (const Step& step : scenario.steps) {
     if (step.as_intended) continue;
     const Action &meant = step.intended, &done = step.actual.at(0);
     return done.to == meant.to ? done.from.at(0) : done.to.at(0);
@@ -138,9 +138,9 @@ TEST(Variants, OfPackingLieWhereTheMistakeLooks) {
                            Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
                            Packing{"field/footer-scales-read-inline", "field/scales.yaml", relaid},
                            Packing{"field/v-scales-linear-into-interleaved", "field/scales.yaml", swizzled}}) {
-    const Script script = told(case_of(p.file, p.id, catalogue), catalogue);
-    const layout::Cache wrong = cache_of(mistaken(script));
-    const auto variants = p.variants(cache_of(script.memories.at("C").view));
+    const Scenario scenario = told(case_of(p.file, p.id, catalogue), catalogue);
+    const layout::Cache wrong = cache_of(mistaken(scenario));
+    const auto variants = p.variants(cache_of(scenario.memories.at("C").view));
     EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
       return lies(variant.cache, [&](layout::Component component, const layout::Coord& at) {
         return layout::locate(wrong, component, at);
@@ -163,4 +163,4 @@ TEST(Variants, OfTheOrderOfCodesExchangeTheTwoOfAByte) {
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

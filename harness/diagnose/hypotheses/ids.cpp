@@ -4,7 +4,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Component;
 
@@ -255,7 +255,7 @@ void OtherIds::list_of_another(bool at_source, const Ids& table) {
   if (const auto& across = views(!at_source); !across.empty()) {
     if (const auto other = table_of(w_, i_, a_.request, memory_of(across))) attempt(*other, memory_of(across));
   }
-  for (const auto& [name, r] : w_.script().requests) {
+  for (const auto& [name, r] : w_.scenario().requests) {
     if (name == a_.request) continue;
     if (const auto other = r.blocks.find(memory); other != r.blocks.end()) attempt(other->second, name);
   }
@@ -316,7 +316,7 @@ void OtherIds::wide_entries() {
 }  // namespace
 
 void generate_lists(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
     generate_narrow_ids(w, i);
@@ -331,9 +331,9 @@ void generate_lists(HypothesisSearch& w) {
 }
 
 void generate_shown_lists(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     if (through_views(w.action(i))) OtherIds(w, i).shown_lists();
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -21,7 +21,7 @@ const char* end_words(const Action& a, int ends) {
 void generate_beliefs(HypothesisSearch& w,
                       const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
   std::set<std::string> tried;
-  for (const auto& [name, memory] : w.script().memories) {
+  for (const auto& [name, memory] : w.scenario().memories) {
     if (memory.view.cache.empty() || w.spent()) continue;
     for (const bool alike : {false, true}) {
       if (alike && !tried.insert(memory.view.cache).second) continue;
@@ -55,7 +55,7 @@ void generate_beliefs(HypothesisSearch& w,
 // Variants of the layouts at the ends of a step.
 void generate_variants(HypothesisSearch& w,
                        const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
     const auto variants_of = [&](const std::vector<View>& views) {
@@ -100,7 +100,7 @@ void generate_variants(HypothesisSearch& w,
 
 /// Whole blocks, of k times their size, at k times the id.
 void generate_larger_blocks(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto table = a.op == Operation::move ? table_at(w, i, false) : std::nullopt;
     const auto request = w.request_at(i, a.request);
@@ -123,7 +123,7 @@ void generate_larger_blocks(HypothesisSearch& w) {
 }  // namespace
 
 void generate_arithmetic(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
     // Only for addresses large enough to be affected.
@@ -175,7 +175,7 @@ void generate_arithmetic(HypothesisSearch& w) {
 }
 
 void generate_offsets(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
     // By how much sources or destinations are off, read off the bytes.
@@ -243,11 +243,11 @@ void generate_everywhere(HypothesisSearch& w) {
   }
   generate_beliefs(w, [](const layout::Cache& cache, std::size_t) { return restrided(cache, {}); });
   // A table that one memory has in every step.
-  for (const auto& [request, r] : w.script().requests) {
+  for (const auto& [request, r] : w.scenario().requests) {
     for (const auto& [memory, table] : r.blocks) {
       std::set<std::vector<std::int64_t>> lists;
       for (const auto& [other, ids] : r.blocks) lists.insert(ids);
-      for (const auto& [other, q] : w.script().requests) {
+      for (const auto& [other, q] : w.scenario().requests) {
         if (const auto ids = q.blocks.find(memory); ids != q.blocks.end()) lists.insert(ids->second);
       }
       std::vector<std::int64_t> ids = table;
@@ -304,7 +304,7 @@ void generate_layouts(HypothesisSearch& w) {
     return restrided(cache, others);
   });
   std::set<std::int64_t> ranks;
-  for (const auto& [name, memory] : w.script().memories) ranks.insert(memory.rank);
+  for (const auto& [name, memory] : w.scenario().memories) ranks.insert(memory.rank);
   generate_variants(w, [&](const layout::Cache& cache, std::size_t) {
     std::vector<Variant> out = resized(cache);
     for (Variant& variant : out) {
@@ -319,7 +319,7 @@ void generate_layouts(HypothesisSearch& w) {
 void generate_scales(HypothesisSearch& w) {
   generate_variants(w, [](const layout::Cache& cache, std::size_t) { return swizzled(cache); });
   generate_variants(w, [](const layout::Cache& cache, std::size_t) { return rescaled(cache); });
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
     std::set<std::int64_t> shifts;
@@ -358,4 +358,4 @@ void generate_far_layouts(HypothesisSearch& w) {
   generate_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true, true); });
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -3,7 +3,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -27,12 +27,12 @@ FaultClass longer_or_shorter(const Request& was, const Request& now, const std::
 void generate_memories(HypothesisSearch& w) {
   constexpr double mixed = 0.2;  // content of one request with the blocks of another
   const auto class_of = [&](const std::string& was, const std::string& now) -> FaultClass {
-    const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
-    if (p == w.script().memories.end() || q == w.script().memories.end()) return FaultClass::region_aliasing;
+    const auto p = w.scenario().memories.find(was), q = w.scenario().memories.find(now);
+    if (p == w.scenario().memories.end() || q == w.scenario().memories.end()) return FaultClass::region_aliasing;
     const auto begin = [&](const std::string& name) {
       View whole;
       whole.of = name;
-      const auto places = w.evidence().arena.places(whole, cache_of(w.script().memories.at(name).view));
+      const auto places = w.evidence().arena.places(whole, cache_of(w.scenario().memories.at(name).view));
       return places.empty() ? Place{} : places.front();
     };
     const Place here = begin(was), there = begin(now);
@@ -50,7 +50,7 @@ void generate_memories(HypothesisSearch& w) {
     const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) &&
                               domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
-      for (const auto& [name, request] : w.script().requests) {
+      for (const auto& [name, request] : w.scenario().requests) {
         if (request.positions.contains(was) || request.positions.contains(now) ||
             request.blocks.contains(was) != request.blocks.contains(now))
           return FaultClass::wrong_block_id;  // ranks that hold other tokens, or other requests
@@ -61,10 +61,10 @@ void generate_memories(HypothesisSearch& w) {
     if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return FaultClass::layer_misrouted;
     return FaultClass::region_aliasing;
   };
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
-    for (const auto& [name, memory] : w.script().memories) {
+    for (const auto& [name, memory] : w.scenario().memories) {
       if (memory.side == "store" || memory.view.cache.empty()) continue;
       for (const bool at_source : {true, false}) {
         const auto& views = at_source ? a.from : a.to;
@@ -112,12 +112,12 @@ void generate_memories(HypothesisSearch& w) {
         }
       }
     }
-    for (const auto& [name, other] : w.script().requests) {
+    for (const auto& [name, other] : w.scenario().requests) {
       if (name == a.request || a.request.empty()) continue;
       Action body = a;
       body.request = name;
       const FaultClass fault_class =
-          longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
+          longer_or_shorter(w.scenario().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
       w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
       if (a.op == Operation::write) {
         body = a;
@@ -131,4 +131,4 @@ void generate_memories(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,7 +1,7 @@
 #include "diagnose/hypothesis_search.hpp"
 #include "diagnose/precedence.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 std::vector<GeneratorCost> generator_costs() {
   std::vector<GeneratorCost> out;
@@ -10,4 +10,4 @@ std::vector<GeneratorCost> generator_costs() {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -158,7 +158,7 @@ void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
         missing += (missing.empty() ? "" : ", ") + memory_of(views[v]);
         for (const View& other : kept) {
           layers = layers && domain_of(views[v], Axis::layer) != domain_of(other, Axis::layer);
-          const auto rank = [&](const View& view) { return w.script().memories.at(memory_of(view)).rank; };
+          const auto rank = [&](const View& view) { return w.scenario().memories.at(memory_of(view)).rank; };
           heads = heads || domain_of(views[v], Axis::head) != domain_of(other, Axis::head) || rank(views[v]) != rank(other);
         }
       }
@@ -227,23 +227,23 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
 }  // namespace
 
 void generate_parts(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op == Operation::nothing) generate_strays(w, i);
     if (a.op != Operation::move && a.op != Operation::put && a.op != Operation::get && a.op != Operation::write) continue;
-    if (!w.script().requests.contains(a.request)) continue;
+    if (!w.scenario().requests.contains(a.request)) continue;
     generate_fewer_views(w, i);
     generate_holes(w, i);
   }
 }
 
 void generate_part_by_part(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (!w.script().requests.contains(a.request)) continue;
+    if (!w.scenario().requests.contains(a.request)) continue;
     generate_regions(w, i);
     if (a.op == Operation::read || a.op == Operation::move) generate_own_tables(w, i);
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -81,7 +81,7 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
   for (const auto* views : {&a.from, &a.to}) {
     for (const View& view : *views) slots = std::max(slots, slots_of(view));
   }
-  const std::int64_t first = w.script().requests.contains(a.request) ? w.script().requests.at(a.request).first_token : 0;
+  const std::int64_t first = w.scenario().requests.contains(a.request) ? w.scenario().requests.at(a.request).first_token : 0;
   std::set<std::int64_t> wrong_blocks;
   for (const ObservedMove& s : w.observed_moves(step)) {
     if (!s.taken) continue;
@@ -165,10 +165,10 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
 void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
   std::vector<Action> pieces = taken_apart(w.action(step), part);
   const Evidence& e = w.evidence();
-  Script script = w.script();
-  script.steps[step].intended = pieces.back();
+  Scenario scenario = w.scenario();
+  scenario.steps[step].intended = pieces.back();
   pieces.pop_back();
-  Evidence rest{script, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
+  Evidence rest{scenario, e.arena, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
   rest.whole_only = true, rest.real = e.real;
   HypothesisSearch search(rest, w, {step, std::move(pieces)});
   search.allow_only(allowed);
@@ -244,7 +244,7 @@ void look_at_view(HypothesisSearch& w, std::size_t step, const Part& part) {
 void generate_plain_pieces(HypothesisSearch& w) {
   constexpr double plain = 1.7;
   constexpr std::int64_t each = 400;
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.found(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.found(); ++i) {
     const Operation op = w.action(i).op;
     if (op != Operation::move && op != Operation::write && op != Operation::get && op != Operation::read) continue;
     const std::vector<Part> parts = parts_of(w, i, false);
@@ -259,7 +259,7 @@ void generate_plain_pieces(HypothesisSearch& w) {
 
 void generate_pieces(HypothesisSearch& w) {
   for (const bool further : {false, true}) {
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       const Action& a = w.action(i);
       if (a.op != Operation::move && a.op != Operation::write && a.op != Operation::get &&
           (a.op != Operation::read || further))
@@ -280,4 +280,4 @@ void generate_pieces(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,10 +4,10 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 void generate_raw(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != Operation::copy && a.op != Operation::fill) continue;
     const auto attempt = [&](FaultClass fault_class, const std::string& words, const Action& body) {
@@ -91,4 +91,4 @@ void generate_raw(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -5,13 +5,13 @@
 
 #include "diagnose/hypothesis_search.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
 std::vector<std::size_t> registrations(const HypothesisSearch& w) {
   std::vector<std::size_t> out;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     if (w.action(i).op == Operation::register_range) out.push_back(i);
   }
   return out;
@@ -36,7 +36,7 @@ void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps
     const Action& a = w.action(i);
     std::vector<Action> seen;
     for (const nlohmann::json& event : w.evidence().observation.events) {
-      if (event.value("op", "") != "register" || event.value("step", "") != w.script().steps[i].name) continue;
+      if (event.value("op", "") != "register" || event.value("step", "") != w.scenario().steps[i].name) continue;
       for (const Backing& b : w.evidence().arena.backings()) {
         if (b.ordinal != event["backing"]) continue;
         Action body = a;
@@ -123,4 +123,4 @@ void generate_registered(HypothesisSearch& w) {
   generate_exchanged(w, steps);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 
 #include "diagnose/hypotheses/copy_list.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -115,4 +115,4 @@ void generate_slabs(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

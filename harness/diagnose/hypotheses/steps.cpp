@@ -7,7 +7,7 @@
 #include "diagnose/hypotheses/tools.hpp"
 #include "diagnose/quantity.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -67,9 +67,9 @@ FaultClass class_of_absence(const HypothesisSearch& w, const std::set<std::size_
   if (first.op == Operation::assign) {
     // Left with another owner's blocks: one owner too many.
     for (const auto& [memory, ids] : first.blocks) {
-      for (const auto& [name, request] : w.script().requests) {
-        const auto old = w.script().requests.find(first.request);
-        if (name == first.request || old == w.script().requests.end() || !request.blocks.contains(memory) ||
+      for (const auto& [name, request] : w.scenario().requests) {
+        const auto old = w.scenario().requests.find(first.request);
+        if (name == first.request || old == w.scenario().requests.end() || !request.blocks.contains(memory) ||
             !old->second.blocks.contains(memory))
           continue;
         for (const std::int64_t id : old->second.blocks.at(memory)) {
@@ -81,7 +81,7 @@ FaultClass class_of_absence(const HypothesisSearch& w, const std::set<std::size_
     return FaultClass::wrong_block_id;
   }
   if (first.op == Operation::read) {
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       if (w.action(i).op == Operation::read && !steps.contains(i)) return FaultClass::truncated;  // one request of a batch
     }
   }
@@ -103,15 +103,15 @@ FaultClass class_of_absence(const HypothesisSearch& w, const std::set<std::size_
     return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == Operation::put) == (first.op == Operation::put);
   };
   bool others = false;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) others = others || like_first(i);
   if (others && brings(first)) {
     // Whole requests, of several.
     bool same_request = false;
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i)
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i)
       same_request = same_request || (like_first(i) && w.action(i).request == first.request);
     if (!same_request && !first.request.empty())
       return reported_done(w) ? FaultClass::false_success : FaultClass::silently_skipped;
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       const Action& a = w.action(i);
       if (!like_first(i)) continue;
       // The same caches, another part of the request: pieces of one transfer.
@@ -165,7 +165,7 @@ bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
 // Whether another step uses block 0 of a memory, as source or destination: then block 0 does not mean none there.
 bool brought_block_0(HypothesisSearch& w, std::size_t step, bool at_source) {
   const Action& a = w.action(step);
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     const Action& b = w.action(i);
     const auto &mine = at_source ? a.from : a.to, &theirs = at_source ? b.from : b.to;
     const auto table = i == step || b.op != a.op || theirs.empty() || memory_of(theirs) != memory_of(mine)
@@ -192,7 +192,7 @@ FaultClass class_of_unmet(const std::string& about) {
 }  // namespace
 
 void generate_skips(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
+  const auto& steps = w.scenario().steps;
   std::set<std::size_t> moves;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Action& a = w.action(i);
@@ -284,7 +284,7 @@ void generate_subsets(HypothesisSearch& w) {
   struct Part {
     std::set<std::int64_t> all, touched;
   };
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!w.moves(i) || a.op == Operation::fill || a.op == Operation::copy) continue;
     std::map<int, Part> axes;
@@ -325,8 +325,8 @@ void generate_subsets(HypothesisSearch& w) {
           i, body);
     }
     // Exactly the content of block 0 is missing: someone's null block.
-    if (const auto request = w.script().requests.find(a.request);
-        request != w.script().requests.end() && !axes[2].touched.empty()) {
+    if (const auto request = w.scenario().requests.find(a.request);
+        request != w.scenario().requests.end() && !axes[2].touched.empty()) {
       std::vector<std::pair<Action, bool>> left_out;  // and whether what is missing is block 0's
       for (const auto* views : {&a.from, &a.to}) {
         const auto table = request->second.blocks.find(memory_of(*views));
@@ -403,7 +403,7 @@ void generate_subsets(HypothesisSearch& w) {
 }
 
 void generate_lengths(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
     if (!request || a.pick.tokens ||
@@ -412,7 +412,7 @@ void generate_lengths(HypothesisSearch& w) {
       continue;
     const Request& r = *request;
     std::set<std::int64_t> lengths;
-    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+    for (std::size_t k = 0; k < w.scenario().steps.size(); ++k) {
       if (w.action(k).op == Operation::assign && w.action(k).request == a.request)
         lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
     }
@@ -440,7 +440,7 @@ void generate_lengths(HypothesisSearch& w) {
 }
 
 void generate_options(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
+  const auto& steps = w.scenario().steps;
   for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op == Operation::read && a.decode) {
@@ -549,7 +549,7 @@ void generate_options(HypothesisSearch& w) {
 
 void generate_keys(HypothesisSearch& w) {
   std::set<std::size_t> shelves;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     if (w.action(i).op == Operation::put || w.action(i).op == Operation::get) shelves.insert(i);
   }
   if (shelves.empty()) return;
@@ -582,7 +582,7 @@ void generate_keys(HypothesisSearch& w) {
       Action body = w.action(i);
       body.key = w.action(j).key;
       w.attempt(FaultClass::identity_collision,
-                "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'", i, body);
+                "the key of '" + w.scenario().steps[j].name + "' in '" + w.scenario().steps[i].name + "'", i, body);
     }
   }
 }
@@ -592,8 +592,8 @@ namespace {
 // Whether two steps use a block of one memory, by their initial tables.
 bool share_blocks(const HypothesisSearch& w, const Action& a, const Action& b) {
   const auto blocks = [&](const Action& action, const std::string& memory) {
-    const auto request = w.script().requests.find(action.request);
-    if (request == w.script().requests.end()) return std::optional<std::vector<std::int64_t>>{};
+    const auto request = w.scenario().requests.find(action.request);
+    if (request == w.scenario().requests.end()) return std::optional<std::vector<std::int64_t>>{};
     const auto ids = request->second.blocks.find(memory);
     return ids == request->second.blocks.end() ? std::nullopt : std::optional(ids->second);
   };
@@ -656,8 +656,8 @@ FaultClass class_of_order(const HypothesisSearch& w, std::size_t i, std::size_t 
 // A request with blocks at both ends of a transfer, some now owned by another request, that no one was to move: a cancelled
 // transfer arrived late.
 void generate_called_off(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
-  for (const auto& [name, request] : w.script().requests) {
+  const auto& steps = w.scenario().steps;
+  for (const auto& [name, request] : w.scenario().requests) {
     for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
       const Action& a = w.action(i);
       const std::string from = memory_of(a.from), to = memory_of(a.to);
@@ -708,7 +708,7 @@ std::optional<std::size_t> maker_of(const HypothesisSearch& w, std::size_t step)
 }
 std::optional<std::size_t> user_of(const HypothesisSearch& w, std::size_t step) {
   const Action& a = w.action(step);
-  for (std::size_t k = step + 1; k < w.script().steps.size(); ++k) {
+  for (std::size_t k = step + 1; k < w.scenario().steps.size(); ++k) {
     const Action& b = w.action(k);
     const bool same_object = a.op == Operation::put && b.op == Operation::get && b.store == a.store && b.key == a.key;
     const bool reads_it = !a.to.empty() && memory_of(b.from) == memory_of(a.to) && b.request == a.request;
@@ -721,7 +721,7 @@ std::optional<std::size_t> user_of(const HypothesisSearch& w, std::size_t step) 
 }  // namespace
 
 void generate_orders(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
+  const auto& steps = w.scenario().steps;
   generate_called_off(w);
   for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
@@ -749,7 +749,7 @@ void generate_orders(HypothesisSearch& w) {
 }
 
 void generate_orders_together(HypothesisSearch& w) {
-  const auto& steps = w.script().steps;
+  const auto& steps = w.scenario().steps;
   using Times = std::map<std::size_t, std::size_t>;  // step -> the one at whose place it happened
   const auto attempt = [&](const Times& times) {
     if (times.size() < 2) return;
@@ -794,4 +794,4 @@ void generate_orders_together(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

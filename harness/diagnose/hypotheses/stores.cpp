@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -18,7 +18,7 @@ struct Shelves {
 
 Shelves shelves_of(const HypothesisSearch& w) {
   Shelves out;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     if (w.action(i).op == Operation::put) out.puts.push_back(i);
     if (w.action(i).op == Operation::get) out.gets.push_back(i);
   }
@@ -96,8 +96,8 @@ void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
       if (!move.taken || is.kind != Who::Kind::tag) continue;
       for (const std::size_t put : s.puts) {
         const Action& a = w.action(put);
-        const auto request = w.script().requests.find(a.request);
-        if (request == w.script().requests.end() || a.store != w.action(get).store) continue;
+        const auto request = w.scenario().requests.find(a.request);
+        if (request == w.scenario().requests.end() || a.store != w.action(get).store) continue;
         const Request& r = request->second;
         const bool inside = r.generation == is.generation && is.token >= r.first_token &&
                             is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
@@ -181,4 +181,4 @@ void generate_stores(HypothesisSearch& w) {
   if (!w.found()) generate_places_seen(w, s);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -5,7 +5,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -25,9 +25,9 @@ bool in_place(const Who& is, const Element& at, std::int64_t first_token, std::i
 
 std::vector<Stray> strays(const HypothesisSearch& w) {
   std::multimap<std::uint32_t, std::string> requests;
-  for (const auto& [name, request] : w.script().requests) requests.emplace(request.generation, name);
+  for (const auto& [name, request] : w.scenario().requests) requests.emplace(request.generation, name);
   std::vector<Stray> out;
-  for (const auto& [memory, declared] : w.script().memories) {
+  for (const auto& [memory, declared] : w.scenario().memories) {
     if (declared.side == "store" || declared.view.cache.empty()) continue;
     View view = declared.view;
     view.of = memory;
@@ -39,7 +39,7 @@ std::vector<Stray> strays(const HypothesisSearch& w) {
       if (!at || at->block < 0) continue;
       const auto [begin, end] = requests.equal_range(clue.is.generation);
       for (const auto& [generation, name] : std::ranges::subrange(begin, end)) {
-        const Request& request = w.script().requests.at(name);
+        const Request& request = w.scenario().requests.at(name);
         if (request.positions.contains(memory) || !in_place(clue.is, *at, request.first_token, lens.slots())) continue;
         Stray& stray = found.try_emplace(name, Stray{name, memory, {}, {}, {}}).first->second;
         ++stray.votes[(clue.is.token - request.first_token) / lens.slots()][at->block];
@@ -60,9 +60,9 @@ Ids with_blocks(Ids table, const TableVotes& votes) {
 
 /// A write of its own, after any step.
 void generate_write(HypothesisSearch& w, const Stray& stray) {
-  const Memory& memory = w.script().memories.at(stray.memory);
+  const Memory& memory = w.scenario().memories.at(stray.memory);
   const auto [low, high] = domain_of(memory.view, Axis::layer);
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Ids own = table_of(w, i, stray.request, stray.memory).value_or(Ids{});
     const Ids ids = with_blocks(own, stray.votes);
     Action extra;
@@ -88,7 +88,7 @@ void generate_write(HypothesisSearch& w, const Stray& stray) {
 
 /// A write of the request that continues behind its last block.
 void generate_longer(HypothesisSearch& w, const Stray& stray) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != Operation::write || a.request != stray.request || memory_of(a.to) != stray.memory || a.pick.tokens) continue;
     const auto own = table_at(w, i, false);
@@ -116,4 +116,4 @@ void generate_strays(HypothesisSearch& w) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

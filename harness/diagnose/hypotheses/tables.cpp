@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
@@ -85,7 +85,7 @@ void generate_times(HypothesisSearch& w, std::size_t step) {
   const Action& a = w.action(step);
   for (const bool at_source : {true, false}) {
     const std::string memory = memory_of(at_source ? a.from : a.to);
-    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+    for (std::size_t k = 0; k < w.scenario().steps.size(); ++k) {
       const Action& assign = w.action(k);
       if (assign.op != Operation::assign || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
@@ -159,11 +159,11 @@ void one_by_one(HypothesisSearch& w, std::size_t step) {
 }  // namespace
 
 void generate_one_by_one(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) one_by_one(w, i);
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) one_by_one(w, i);
 }
 
 void generate_tables(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op == Operation::fill) generate_filled(w, i);
     if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
@@ -180,7 +180,7 @@ void generate_tables_together(HypothesisSearch& w) {
     Bodies bodies = w.bodies();
     std::string words;
     std::size_t changed = 0, old = 0;
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       const Action& a = w.action(i);
       const auto& views = at_source ? a.from : a.to;
       if ((a.op != Operation::move && a.op != Operation::read) || views.empty()) continue;
@@ -193,7 +193,7 @@ void generate_tables_together(HypothesisSearch& w) {
       const std::string memory = memory_of(views);
       Ids ids = shown;
       std::string whose;
-      for (const auto& [name, other] : w.script().requests) {
+      for (const auto& [name, other] : w.scenario().requests) {
         const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
         const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
         // As far as both go; what their table lacks stayed unchanged, or is beyond this request.
@@ -230,7 +230,7 @@ bool one_beside(const Ids& table, const Ids& ids, const View& view) {
 
 // An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
 void generate_outside(HypothesisSearch& w, bool beside_only) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
     if (!request ||
@@ -282,7 +282,7 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
       // An access outside is to a block that the pool lacks.
       std::set<std::pair<std::int64_t, std::int64_t>> outside;
       for (const nlohmann::json& event : w.evidence().observation.events) {
-        if (event.value("violation", "") != "outside" || event.value("step", "") != w.script().steps[i].name) continue;
+        if (event.value("violation", "") != "outside" || event.value("step", "") != w.scenario().steps[i].name) continue;
         TableVotes there;
         for (const ObservedMove& s : w.observed_moves(i)) {
           if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
@@ -309,4 +309,4 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
 void generate_beside(HypothesisSearch& w) { generate_outside(w, true); }
 void generate_beyond(HypothesisSearch& w) { generate_outside(w, false); }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

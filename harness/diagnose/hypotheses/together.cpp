@@ -5,7 +5,7 @@
 
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -29,7 +29,7 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<ObservedMove>& o
 
 // All writers of a memory use another order of layers, heads, or K and V, and its readers undo that order: lossless.
 void generate_shared_orders(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     for (const Hypothesis& mistake : w.local(i)) {
       if (mistake.bodies[i].size() != 1 || mistake.bodies[i][0].to.size() != 1) continue;
       const Action& wrote = mistake.bodies[i][0];
@@ -59,9 +59,9 @@ void generate_shared_orders(HypothesisSearch& w) {
 }  // namespace
 
 void generate_ways_out(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op != Operation::move || !w.script().requests.contains(a.request)) continue;
+    if (a.op != Operation::move || !w.scenario().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
     const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
                               FaultClass fault_class) {
@@ -108,7 +108,7 @@ void generate_ways_out(HypothesisSearch& w) {
 // Every step that has a mistake of one class makes it.
 void generate_alike(HypothesisSearch& w) {
   std::vector<std::size_t> steps;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     if (!w.local(i).empty()) steps.push_back(i);
   }
   if (steps.size() < 2) return;
@@ -138,4 +138,4 @@ void generate_together(HypothesisSearch& w) {
   if (!w.found()) generate_tables_together(w);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

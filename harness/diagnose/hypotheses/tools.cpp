@@ -1,10 +1,10 @@
 #include "diagnose/hypotheses/tools.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 
-std::string name_of(const HypothesisSearch& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+std::string name_of(const HypothesisSearch& w, std::size_t step) { return "'" + w.scenario().steps[step].name + "'"; }
 
 namespace {
 
@@ -43,7 +43,7 @@ bool brings(const Action& a) {
 }
 
 bool alone_to_its_memory(const HypothesisSearch& w, std::size_t step) {
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i)
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i)
     if (i != step && brings(w.action(i)) && memory_of(w.action(i).to) == memory_of(w.action(step).to)) return false;
   return true;
 }
@@ -126,7 +126,7 @@ bool outdated(const HypothesisSearch& w, std::size_t step, const std::string& me
 
 std::set<std::string> key_fields(const HypothesisSearch& w) {
   std::set<std::string> out;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
     const Action& a = w.action(i);
     if (a.op != Operation::put && a.op != Operation::get) continue;
     for (const auto& [field, value] : a.key) out.insert(field);
@@ -148,4 +148,4 @@ void let_win(Bodies& bodies, const std::string& how) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

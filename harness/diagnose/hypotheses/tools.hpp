@@ -12,7 +12,7 @@
 
 #include "diagnose/hypothesis_search.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using Ids = std::vector<std::int64_t>;
 
@@ -87,4 +87,4 @@ void leave_out_of_keys(Bodies& bodies, const std::string& field);
 /// What all puts do when a key exists: keep | replace.
 void let_win(Bodies& bodies, const std::string& how);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

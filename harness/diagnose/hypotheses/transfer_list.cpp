@@ -6,7 +6,7 @@
 
 #include "diagnose/hypotheses/copy_list.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -27,7 +27,7 @@ class List {
   /// `whole`: copies that are adjacent at both ends are one piece.
   List(HypothesisSearch& w, bool whole) : w_(w) {
     constexpr std::size_t most = 4096;
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
       if (w.action(i).op != Operation::move) continue;
       const std::vector<Copy> copies = copies_of(w, i);
       for (const Copy& copy : whole ? stretches(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
@@ -271,4 +271,4 @@ void generate_pieces_of_others(HypothesisSearch& w) {
     if (w.exact().empty()) of_the_list(w, whole, [](List& list) { list.generate_others(), list.generate_missing(false); });
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

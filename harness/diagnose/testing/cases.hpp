@@ -7,7 +7,7 @@
 #include <string>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "case/result.hpp"
 #include "testing/checkout.hpp"
 
@@ -24,9 +24,9 @@ inline CaseSpec case_of(const std::string& id) {
   throw std::runtime_error("no case " + id + " in " + file);
 }
 
-inline script::Script script_of(const std::string& id) {
+inline scenario::Scenario scenario_of(const std::string& id) {
   static const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
-  return resolve_script(case_of(id), catalogue);
+  return resolve_scenario(case_of(id), catalogue);
 }
 
 /// Whether it is one of the outcomes that the case says.

@@ -17,9 +17,9 @@
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
 #include "scene/numbers.hpp"
-#include "scene/testing/scripts.hpp"
+#include "scene/testing/scenarios.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 using layout::Component;
@@ -180,7 +180,7 @@ struct Trial {
 
 class Collisions : public ::testing::TestWithParam<Trial> {};
 
-// Two units that differ in one axis agree in `passes` passes of a script as often as 2^-(unit * entropy * passes).
+// Two units that differ in one axis agree in `passes` passes of a scenario as often as 2^-(unit * entropy * passes).
 // Scales carry a digit of the coordinate that always distinguishes neighbours; they are compared four apart, where it
 // does not help.
 TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
@@ -288,7 +288,7 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
   const layout::Geometry g{.layers = 2, .blocks = 9, .block_size = 16, .heads = 16, .head_dim = width == 16 ? 256 : 64};
-  Script s;
+  Scenario s;
   s.memories["P"] = testing::memory("producer", "L x K B N H C", g, testing::plain(dtype));
   s.memories["C"] = testing::memory("consumer", "L x B H K N C", g, testing::plain(dtype));
   s.requests["r"] = testing::request(128, {{"P", {8, 1, 0, 3, 2, 7, 4, 6}}, {"C", {0, 5, 2, 1, 6, 3, 8, 7}}});
@@ -346,4 +346,4 @@ INSTANTIATE_TEST_SUITE_P(Identity, BitPatterns, ::testing::ValuesIn(layout::all_
                          [](const auto& p) { return std::string(layout::name(p.param)); });
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

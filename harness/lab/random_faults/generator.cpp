@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -397,4 +397,4 @@ class Maker {
 
 RandomCase random_case(std::uint64_t seed, int faults) { return Maker(seed).make(faults); }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

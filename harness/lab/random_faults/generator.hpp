@@ -11,7 +11,7 @@
 
 #include "case/outcome.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct RandomCase {
   nlohmann::json document;          ///< a case file's document; `actually` if something is wrong
@@ -22,4 +22,4 @@ struct RandomCase {
 /// A case with `faults` (0, 1 or 2) transformations. The same seed gives the same case.
 RandomCase random_case(std::uint64_t seed, int faults);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -16,13 +16,13 @@
 #include <map>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/run.hpp"
 #include "lab/random_faults/generator.hpp"
 #include "lab/random_faults/symbols.hpp"
 #include "lab/random_faults/through_engine.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 namespace {
 
 struct Row {
@@ -65,9 +65,9 @@ nlohmann::json record_of(const Tally& tally) {
           {"ms", ms}};
 }
 
-void compare_with_engine(const Script& script, std::uint64_t case_seed, const Report& report, const std::string& label,
+void compare_with_engine(const Scenario& scenario, std::uint64_t case_seed, const Report& report, const std::string& label,
                          ThroughEngine& engine, Tally& tally) {
-  const Report other = run_script(script, case_seed, [&](const Tape& tape, Bytes& bytes, std::span<const Op> copies) {
+  const Report other = run_scenario(scenario, case_seed, [&](const Tape& tape, Bytes& bytes, std::span<const Op> copies) {
     engine.move(tape, bytes, copies);
   });
   ++tally.compared;
@@ -81,11 +81,11 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
              ThroughEngine* engine) {
   const RandomCase random = random_case(seed, faults);
   if (static_cast<int>(random.classes.size()) != faults) return;
-  Script script;
+  Scenario scenario;
   std::uint64_t case_seed = 1;
   try {
     const auto specs = catalogue::parse_cases(random.document.dump(), "random", &catalogue);
-    script = resolve_script(specs.at(0), catalogue);
+    scenario = resolve_scenario(specs.at(0), catalogue);
     case_seed = specs[0].seed;
   } catch (const std::exception& error) {
     ++tally.broken;
@@ -95,15 +95,15 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   }
   std::string label;
   for (const auto& c : random.classes) label += fmt::format("{}{}", label.empty() ? "" : " + ", name(c));
-  const Arena arena(script);
+  const Arena arena(scenario);
   const bool same =
-      same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
+      same_map(record(scenario, arena, intended_sequence(scenario)), record(scenario, arena, actual_sequence(scenario)));
   const std::clock_t begin = std::clock();
-  const Report report = run_script(script, case_seed);
+  const Report report = run_scenario(scenario, case_seed);
   const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   const bool pass = report.outcome == Outcome::pass;
   if (engine != nullptr)
-    compare_with_engine(script, case_seed, report, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
+    compare_with_engine(scenario, case_seed, report, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
                         *engine, tally);
   if (tally.verdicts.is_open())
     tally.verdicts << nlohmann::json{{"seed", seed},
@@ -201,10 +201,10 @@ bool on_target(const Row& all, const Tally& tally, const ThroughEngine* engine, 
 }
 
 }  // namespace
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario
 
 int main(int argc, char** argv) {
-  using namespace kvcts::script;
+  using namespace kvcts::scenario;
   CLI::App app("Measure how many random faults are caught and named.");
   std::int64_t single = 1000, pairs = 200, correct = 1000;
   std::uint64_t seed = 1;

@@ -3,7 +3,7 @@
 #include "diagnose/observe.hpp"
 #include "layout/dtype.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -114,4 +114,4 @@ bool same_map(const Tape& a, const Tape& b) {
          symbols_of(a) == symbols_of(b);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

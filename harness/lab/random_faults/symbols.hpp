@@ -8,7 +8,7 @@
 
 #include "scene/machine/tape.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Backing and offset -> number, after the whole tape, without unwritten bytes. At every check, in order.
 using Symbols = std::unordered_map<std::uint64_t, std::uint64_t>;
@@ -17,4 +17,4 @@ std::vector<Symbols> symbols_of(const Tape& tape);
 /// Whether two sequences leave the same bytes at their checks, end in the same way and report the same.
 bool same_map(const Tape& a, const Tape& b);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

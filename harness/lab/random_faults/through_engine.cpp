@@ -8,7 +8,7 @@
 #include "engines/testing/placement.hpp"
 #include "engines/transport/patience.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::string ThroughEngine::path() {
          (transport == facts.end() ? "" : ", " + transport->second);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

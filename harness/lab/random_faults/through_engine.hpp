@@ -9,7 +9,7 @@
 #include "engines/testing/target.hpp"
 #include "scene/machine/tape.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 class ThroughEngine {
  public:
@@ -37,4 +37,4 @@ class ThroughEngine {
   transport::PeerId peer_{0};
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -74,7 +74,7 @@ Report Checker::compare(const json& request) {
   if (whole == request.end()) return open_case(request).compare(request);
   // What our machine runs and the diagnosis sees has no title, no expected outcome and no facts.
   const ResolvedCase resolved = case_from_json(*whole);
-  Report out = script::run_script(resolved.script, resolved.seed);
+  Report out = scenario::run_scenario(resolved.scenario, resolved.seed);
   if (!request.value("trace", false)) out.trace.clear();
   return out;
 }

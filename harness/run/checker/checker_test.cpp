@@ -469,33 +469,33 @@ TEST(Checker, NamesScalesOfTheLastBlockThatWereNotMoved) {
       << reply.diagnosis.text;
 }
 
-// Content that the script has in two places is one for the oracle too, and it has some where the oracle has.
+// Content that the scenario has in two places is one for the oracle too, and it has some where the oracle has.
 void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
-  const script::Script told = diagnose::lower(c);
-  const script::Arena arena(told);
-  script::Names names;
-  const script::Truth truth = script::paint(told, arena, names);
+  const scenario::Scenario told = diagnose::lower(c);
+  const scenario::Arena arena(told);
+  scenario::Names names;
+  const scenario::Truth truth = scenario::paint(told, arena, names);
   constexpr int passes = 3;
   const auto written = [&](const RegionRef& region, int pass) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
     oracle::write_expected(c, region, pass, file);
     return file;
   };
-  std::map<script::Id, std::array<std::uint8_t, passes>> content;
+  std::map<scenario::Id, std::array<std::uint8_t, passes>> content;
   std::int64_t moved = 0;
   for (const Side side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(c, side)) {
-      const script::Place start = arena.place(diagnose::place_name(c, region));
+      const scenario::Place start = arena.place(diagnose::place_name(c, region));
       const std::int64_t base = oracle::file_shape(c, region.bytes).base;
       std::vector<std::vector<std::uint8_t>> files;
       for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));
       const auto& image = truth.checks.back().images[static_cast<std::size_t>(start.backing)];
       for (std::int64_t at = 0; at < region.bytes; ++at) {
-        const script::Id id = image.at(start.offset + at);
+        const scenario::Id id = image.at(start.offset + at);
         std::array<std::uint8_t, passes> bytes{};
         for (std::size_t pass = 0; pass < passes; ++pass) bytes[pass] = files[pass][static_cast<std::size_t>(base + at)];
-        if (id == script::hole) {
+        if (id == scenario::hole) {
           ASSERT_TRUE(bytes[0] == bytes[1] && bytes[1] == bytes[2]) << region.name << " + " << at << " has content";
           continue;
         }

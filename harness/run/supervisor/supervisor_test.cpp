@@ -36,27 +36,27 @@ TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
 // Between two cases with workers: starts no worker, and leaves existing ones unchanged.
 TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
   const NothingLeft nothing_left;
-  ResolvedCase scripted;
-  scripted.id = "scripted";
-  scripted.arch = "cpu";
-  scripted.dtype = "bf16";
-  scripted.performer = Performer::machine;
-  scripted.facts = {{"scripted", true}};
-  script::Memory memory;
+  ResolvedCase scenario;
+  scenario.id = "scripted";
+  scenario.arch = "cpu";
+  scenario.dtype = "bf16";
+  scenario.performer = Performer::machine;
+  scenario.facts = {{"scripted", true}};
+  scenario::Memory memory;
   memory.bytes = 64;
-  scripted.script.memories["P"] = memory;
-  script::Step fill;
+  scenario.scenario.memories["P"] = memory;
+  scenario::Step fill;
   fill.name = "fill1";
-  fill.intended.op = script::Operation::fill, fill.intended.value = "a5", fill.intended.bytes = 16;
+  fill.intended.op = scenario::Operation::fill, fill.intended.value = "a5", fill.intended.bytes = 16;
   fill.intended.to.emplace_back().of = "P";
-  scripted.script.steps = {fill};
-  ResolvedCase faulty = scripted;
+  scenario.scenario.steps = {fill};
+  ResolvedCase faulty = scenario;
   faulty.id = "faulty";
-  faulty.script.steps[0].as_intended = false;
-  faulty.script.steps[0].actual = {fill.intended};
-  faulty.script.steps[0].actual[0].bytes = 12;
+  faulty.scenario.steps[0].as_intended = false;
+  faulty.scenario.steps[0].actual = {fill.intended};
+  faulty.scenario.steps[0].actual[0].bytes = 12;
 
-  const Outcomes outcomes = run({small_case("a"), scripted, small_case("b"), faulty}, quick());
+  const Outcomes outcomes = run({small_case("a"), scenario, small_case("b"), faulty}, quick());
   EXPECT_EQ(outcomes.of("scripted").outcome, Outcome::pass) << outcomes.of("scripted").message;
   EXPECT_EQ(outcomes.of("scripted").worker, "");
   EXPECT_EQ(outcomes.of("scripted").evidence, Evidence::modelled);

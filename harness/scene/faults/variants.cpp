@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Cache;
@@ -609,4 +609,4 @@ std::vector<Variant> recoded(const Cache& cache) {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

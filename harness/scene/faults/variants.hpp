@@ -7,7 +7,7 @@
 #include "case/outcome.hpp"
 #include "layout/layout.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Variant {
   FaultClass fault_class{};
@@ -49,4 +49,4 @@ layout::Cache merged(const layout::Cache& cache);
 /// "K B N H C" by descending stride.
 std::string order_words(const layout::Plane& plane);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -5,7 +5,7 @@
 
 #include "scene/faults/variants.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Cache;
@@ -230,4 +230,4 @@ std::vector<Variant> swizzled(const Cache& cache) {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 
 #include "layout/checked.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::checked::floor_div;
@@ -102,4 +102,4 @@ const ViewLocator& Locators::of(const View& view) {
   return *slot;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -13,7 +13,7 @@
 #include "layout/layout.hpp"
 #include "scene/arena.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Where a code lies: bits from the start of a backing; the nibble order of 4-bit codes is applied.
 struct Spot {
@@ -82,4 +82,4 @@ class Locators {
   std::unordered_map<std::string, std::unique_ptr<ViewLocator>> known_;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

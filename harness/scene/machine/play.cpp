@@ -10,7 +10,7 @@
 #include "scene/machine/tape.hpp"
 #include "scene/numbers.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -184,4 +184,4 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 #include "layout/checked.hpp"
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -163,7 +163,7 @@ void Recorder::read(const Play& play) {
   const RequestNow& now = reading.now;
   for (const OutputSection& part : output_shape(a, {now.first_token, now.tokens}).sections) {
     // A partial read leaves the rest of the output alone.
-    const OutputSection whole = place_in_output(script_, play.step, a, part);
+    const OutputSection whole = place_in_output(scenario_, play.step, a, part);
     const Placed at(part, whole);
     for (std::size_t k = 0; k < part.kv.size(); ++k) {
       for (std::size_t l = 0; l < part.layers.size(); ++l) {
@@ -194,4 +194,4 @@ void Recorder::read(const Play& play) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

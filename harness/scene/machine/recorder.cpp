@@ -7,7 +7,7 @@
 #include "layout/checked.hpp"
 #include "scene/truth/walk.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -40,11 +40,11 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 
 }  // namespace
 
-Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators)
-    : Recorder(script, arena, tape, locators, Progress{}) {
+Recorder::Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators)
+    : Recorder(scenario, arena, tape, locators, Progress{}) {
   tape_.backings = arena.backings();
   tape_.own = tape_.backings.size();
-  for (const auto& [name, request] : script.requests) {
+  for (const auto& [name, request] : scenario.requests) {
     RequestNow& now = now_.requests[name];
     now.tokens = request.tokens, now.first_token = request.first_token, now.generation = request.generation;
     for (const auto& [memory, ids] : request.blocks) {
@@ -55,9 +55,9 @@ Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locator
   }
 }
 
-Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress)
-    : script_(script), arena_(arena), tape_(tape), locators_(locators), now_(std::move(progress)) {
-  for (const Step& step : script.steps) {
+Recorder::Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators, Progress progress)
+    : scenario_(scenario), arena_(arena), tape_(tape), locators_(locators), now_(std::move(progress)) {
+  for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
     for (const Backing& backing : arena.backings()) {
       if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/')))
@@ -486,15 +486,15 @@ void Recorder::registration(const Play& play) {
   }
 }
 
-Tape record(const Script& script, const Arena& arena, const Sequence& sequence) {
+Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence) {
   Locators locators(arena);
-  return record(script, arena, sequence, locators);
+  return record(scenario, arena, sequence, locators);
 }
 
-Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators) {
+Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence, Locators& locators) {
   Tape tape;
-  Recorder(script, arena, tape, locators).run(sequence);
+  Recorder(scenario, arena, tape, locators).run(sequence);
   return tape;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

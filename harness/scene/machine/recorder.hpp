@@ -14,7 +14,7 @@
 #include "scene/machine/locator.hpp"
 #include "scene/machine/tape.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Where the blocks of a request are now.
 struct Table {
@@ -97,9 +97,9 @@ Selection destinations(const Action& action);
 
 class Recorder {
  public:
-  Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators);
+  Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators);
   /// Continues from there; `tape` has the backings of that moment.
-  Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
+  Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
   bool act(const Play& play);  ///< false: the sequence has ended
   void carry_out(const Play& play);
@@ -169,7 +169,7 @@ class Recorder {
   void emit_at_once(std::vector<Run> runs);
   bool inside(int backing, std::int64_t offset, std::int64_t bytes) const;
 
-  const Script& script_;
+  const Scenario& scenario_;
   const Arena& arena_;
   Tape& tape_;
   Locators& locators_;
@@ -177,4 +177,4 @@ class Recorder {
   Progress now_;
 };
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

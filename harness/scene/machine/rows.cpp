@@ -3,7 +3,7 @@
 #include "layout/checked.hpp"
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -164,4 +164,4 @@ std::optional<Spot> Recorder::spot(const Row& row, std::int64_t channel) const {
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

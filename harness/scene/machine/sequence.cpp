@@ -4,7 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 namespace {
 
@@ -31,13 +31,13 @@ void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play 
 
 }  // namespace
 
-Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>>& steps) {
+Sequence sequence_of(const Scenario& scenario, const std::vector<std::vector<Action>>& steps) {
   Sequence out;
   Sequence late;
-  for (std::size_t i = 0; i < script.steps.size(); ++i) {
+  for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
     bool anchored = false;
     for (const Action& action : steps.at(i)) {
-      Play play{script.steps[i].name, action};
+      Play play{scenario.steps[i].name, action};
       if (action.after.empty() && action.before.empty()) {
         out.push_back(std::move(play));
         anchored = true;
@@ -54,7 +54,7 @@ Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>
     }
     // A skipped or moved step can still be an anchor.
     if (anchored) continue;
-    out.push_back({script.steps[i].name, {}});
+    out.push_back({scenario.steps[i].name, {}});
     out.back().action.op = Operation::nothing;
   }
   for (Play& play : late) {
@@ -65,16 +65,17 @@ Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>
   return out;
 }
 
-Sequence intended_sequence(const Script& script) {
+Sequence intended_sequence(const Scenario& scenario) {
   std::vector<std::vector<Action>> steps;
-  for (const Step& step : script.steps) steps.push_back({step.intended});
-  return sequence_of(script, steps);
+  for (const Step& step : scenario.steps) steps.push_back({step.intended});
+  return sequence_of(scenario, steps);
 }
 
-Sequence actual_sequence(const Script& script) {
+Sequence actual_sequence(const Scenario& scenario) {
   std::vector<std::vector<Action>> steps;
-  for (const Step& step : script.steps) steps.push_back(step.as_intended ? std::vector<Action>{step.intended} : step.actual);
-  return sequence_of(script, steps);
+  for (const Step& step : scenario.steps)
+    steps.push_back(step.as_intended ? std::vector<Action>{step.intended} : step.actual);
+  return sequence_of(scenario, steps);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

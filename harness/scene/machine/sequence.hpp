@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Play {
   enum class Part : std::uint8_t {
@@ -22,11 +22,11 @@ struct Play {
 };
 using Sequence = std::vector<Play>;
 
-Sequence intended_sequence(const Script& script);
+Sequence intended_sequence(const Scenario& scenario);
 /// With what `actually` says: other bodies, skipped, replaced, or moved after or before other steps. Throws
 /// std::runtime_error when `after` or `before` names no step.
-Sequence actual_sequence(const Script& script);
-/// A sequence from bodies and places: `steps[i]` replaces step i of the script (empty = skipped).
-Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>>& steps);
+Sequence actual_sequence(const Scenario& scenario);
+/// A sequence from bodies and places: `steps[i]` replaces step i of the scenario (empty = skipped).
+Sequence sequence_of(const Scenario& scenario, const std::vector<std::vector<Action>>& steps);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

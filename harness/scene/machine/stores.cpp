@@ -4,7 +4,7 @@
 
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using nlohmann::json;
@@ -84,8 +84,9 @@ std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& a
   };
   std::vector<Stored> own = stored(action);
   bits = end_of(own), part = false;
-  const auto meant = std::find_if(script_.steps.begin(), script_.steps.end(), [&](const Step& s) { return s.name == step; });
-  if (meant == script_.steps.end() || meant->intended.op != action.op || meant->intended == action) return own;
+  const auto meant =
+      std::find_if(scenario_.steps.begin(), scenario_.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (meant == scenario_.steps.end() || meant->intended.op != action.op || meant->intended == action) return own;
   const std::vector<Stored> whole = stored(meant->intended);
   if (end_of(whole) <= bits) return own;
   std::map<std::array<std::int64_t, 5>, std::vector<const Stored*>> places;
@@ -169,4 +170,4 @@ void Recorder::get(const Play& play) {
   emit(runs);
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -16,7 +16,7 @@
 #include "scene/ending.hpp"
 #include "scene/machine/sequence.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 struct Op {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
@@ -66,8 +66,8 @@ struct Tape {
 class Locators;
 
 /// Never fails on what a sequence requests: an impossible action becomes an event, or an ending.
-Tape record(const Script& script, const Arena& arena, const Sequence& sequence);
-Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators);
+Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence);
+Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence, Locators& locators);
 
 /// Performs copies instead of play(), in any order or all at once: none writes what another reads or writes.
 using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;
@@ -79,4 +79,4 @@ void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const st
 void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
           const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -4,7 +4,7 @@
 #include "layout/checked.hpp"
 #include "scene/machine/recorder.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::checked::ceil_div;
@@ -235,4 +235,4 @@ void Recorder::emit(const std::vector<Run>& runs) {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <map>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// begin -> end, disjoint and ascending; ranges that touch are one.
 using ByteRanges = std::map<std::int64_t, std::int64_t>;
@@ -39,4 +39,4 @@ inline void remove_byte(ByteRanges& ranges, std::int64_t offset) {
   if (offset + 1 < end) ranges[offset + 1] = end;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

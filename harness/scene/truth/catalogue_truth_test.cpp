@@ -6,13 +6,13 @@
 #include <set>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
-#include "scene/testing/scripts.hpp"
+#include "scene/testing/scenarios.hpp"
 #include "testing/checkout.hpp"
 
-namespace kvcts::script::testing {
+namespace kvcts::scenario::testing {
 namespace {
 
 class CatalogueCases : public ::testing::TestWithParam<std::string> {};
@@ -22,9 +22,9 @@ bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
   return any == check.any.end() || !holds_byte(any->second, offset);
 }
 
-void expect_machine_to_do_what_is_meant(const Script& script) {
-  const Painted painted(script);
-  const Tape tape = record(script, painted.arena, intended_sequence(script));
+void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
+  const Painted painted(scenario);
+  const Tape tape = record(scenario, painted.arena, intended_sequence(scenario));
   EXPECT_EQ(tape.ending.kind, painted.truth.ending.kind) << tape.ending.text;
   EXPECT_EQ(tape.ending.step, painted.truth.ending.step);
   ASSERT_EQ(tape.checks.size(), painted.truth.checks.size());
@@ -67,10 +67,10 @@ void expect_machine_to_do_what_is_meant(const Script& script) {
 TEST_P(CatalogueCases, MeanWhatTheMachineDoes) {
   const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
-    if (spec.script.empty()) continue;
+    if (spec.scenario.empty()) continue;
     SCOPED_TRACE(spec.id);
     try {
-      expect_machine_to_do_what_is_meant(resolve_script(spec, catalogue));
+      expect_machine_to_do_what_is_meant(resolve_scenario(spec, catalogue));
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
@@ -115,8 +115,8 @@ steps:
   - read: {request: A, from: C}
 )",
                                             "f.yaml", &all);
-  expect_machine_to_do_what_is_meant(resolve_script(cases.at(0), all));
+  expect_machine_to_do_what_is_meant(resolve_scenario(cases.at(0), all));
 }
 
 }  // namespace
-}  // namespace kvcts::script::testing
+}  // namespace kvcts::scenario::testing

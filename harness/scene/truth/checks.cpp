@@ -3,7 +3,7 @@
 
 #include "scene/truth/painter.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -82,8 +82,8 @@ void Painter::check() {
     if (views.empty()) {
       if (a.memory.empty()) throw std::runtime_error("a check of a request names a memory");
       const std::string memory = a.memory.substr(0, a.memory.find('/'));
-      const auto declared = script_.memories.find(memory);
-      if (declared == script_.memories.end()) throw std::runtime_error("there is no memory '" + memory + "'");
+      const auto declared = scenario_.memories.find(memory);
+      if (declared == scenario_.memories.end()) throw std::runtime_error("there is no memory '" + memory + "'");
       views.push_back(declared->second.view);
       views.back().of = memory;
       views.back().offset = 0;  // the arena has it
@@ -148,4 +148,4 @@ void Painter::check() {
   truth_.checks.push_back(std::move(here));
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -7,7 +7,7 @@
 #include "case/text.hpp"
 #include "scene/truth/painter.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Component;
@@ -205,10 +205,10 @@ std::vector<Stop> Painter::unused_slots(const View& view) {
 
 void Painter::free_unused_slots() {
   for (const View& view : action_->to) {
-    auto memory = script_.memories.find(memory_of(view.of));
-    while (memory != script_.memories.end() && !memory->second.view.of.empty())
-      memory = script_.memories.find(memory_of(memory->second.view.of));
-    if (memory == script_.memories.end() || memory->second.unused_slots != "free") continue;
+    auto memory = scenario_.memories.find(memory_of(view.of));
+    while (memory != scenario_.memories.end() && !memory->second.view.of.empty())
+      memory = scenario_.memories.find(memory_of(memory->second.view.of));
+    if (memory == scenario_.memories.end() || memory->second.unused_slots != "free") continue;
     const std::vector<Stop> stops = unused_slots(view);
     if (stops.empty()) continue;
     std::map<int, std::map<std::int64_t, int>> bits;  // byte -> bits in unused slots
@@ -483,4 +483,4 @@ void Painter::get() {
   if (place(codes)) free_unused_slots();
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

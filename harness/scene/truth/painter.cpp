@@ -7,7 +7,7 @@
 
 #include "case/text.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using nlohmann::json;
@@ -52,11 +52,11 @@ bool has_all(const json& fields, const json& wanted) {
 
 }  // namespace
 
-Truth paint(const Script& script, const Arena& arena, Names& names) { return Painter(script, arena, names).paint(); }
+Truth paint(const Scenario& scenario, const Arena& arena, Names& names) { return Painter(scenario, arena, names).paint(); }
 
-Painter::Painter(const Script& script, const Arena& arena, Names& names)
-    : script_(script), arena_(arena), names_(names), images_(arena.backings().size()) {
-  for (const auto& [name, request] : script.requests) {
+Painter::Painter(const Scenario& scenario, const Arena& arena, Names& names)
+    : scenario_(scenario), arena_(arena), names_(names), images_(arena.backings().size()) {
+  for (const auto& [name, request] : scenario.requests) {
     RequestNow now{request.tokens, request.first_token, request.generation, {}};
     for (const auto& [memory, ids] : request.blocks) now.tables[memory].ids = ids;
     for (const auto& [memory, positions] : request.positions) {
@@ -65,7 +65,7 @@ Painter::Painter(const Script& script, const Arena& arena, Names& names)
     }
     requests_.emplace(name, std::move(now));
   }
-  for (const Step& step : script.steps) {
+  for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
     const std::string memory = step.intended.memory.substr(0, step.intended.memory.find('/'));
     for (const Backing& backing : arena.backings()) {
@@ -75,7 +75,7 @@ Painter::Painter(const Script& script, const Arena& arena, Names& names)
 }
 
 Truth Painter::paint() {
-  for (const Step& step : script_.steps) {
+  for (const Step& step : scenario_.steps) {
     try {
       if (!act(step)) break;
     } catch (const std::exception& e) {
@@ -472,4 +472,4 @@ void Painter::fill() {
   event(json::object());
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

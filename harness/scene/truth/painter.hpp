@@ -1,4 +1,4 @@
-// The truth's state while it is painted, one object per script. Parts: painter.cpp (the sequence, writes and fills, how it
+// The truth's state while it is painted, one object per scenario. Parts: painter.cpp (the sequence, writes and fills, how it
 // ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "scene/truth/truth.hpp"
 #include "scene/truth/walk.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// A code, by the names of its bytes. Four bits: half of `bytes[0]`.
 struct Code {
@@ -60,13 +60,13 @@ class Elements {
 
 class Painter {
  public:
-  Painter(const Script& script, const Arena& arena, Names& names);
+  Painter(const Scenario& scenario, const Arena& arena, Names& names);
   Truth paint();
 
  private:
   struct Table {
     std::vector<std::int64_t> ids, positions;
-    bool windows{false};  ///< the script lists the positions: the others lie elsewhere
+    bool windows{false};  ///< the scenario lists the positions: the others lie elsewhere
   };
   struct RequestNow {
     std::int64_t tokens{0}, first_token{0};
@@ -147,14 +147,14 @@ class Painter {
   /// Records the first of several. Returns whether the step is cancelled.
   bool stopped(const std::vector<Access>& accesses);
 
-  const Script& script_;
+  const Scenario& scenario_;
   const Arena& arena_;
   Names& names_;
   Truth truth_;
   std::vector<Image> images_;
   std::map<std::string, RequestNow> requests_;
   std::map<std::string, std::unique_ptr<Walk>> walks_;
-  std::set<int> registered_only_;  ///< backings whose memory the script registers
+  std::set<int> registered_only_;  ///< backings whose memory the scenario registers
   std::map<int, std::vector<Range>> ranges_;
   std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
   std::vector<std::pair<std::string, nlohmann::json>> signals_;
@@ -182,4 +182,4 @@ void Elements::each(F&& f) const {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -1,4 +1,4 @@
-// The truth of a script: what every byte must be at each check, from the intended sequence alone.
+// The truth of a scenario: what every byte must be at each check, from the intended sequence alone.
 //
 // A painter of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the machine
 // under test goes from coordinate to address. They share the arena (arena.hpp) and no arithmetic.
@@ -20,7 +20,7 @@
 #include "scene/truth/byte_ranges.hpp"
 #include "scene/who.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// What must hold when the sequence reaches a check (the last one is at the end of the sequence).
 struct Checkpoint {
@@ -37,8 +37,8 @@ struct Truth {
   std::vector<nlohmann::json> events;
 };
 
-/// Paints the intended sequence. Throws std::runtime_error with the step's name when the script requests the impossible: a
+/// Paints the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the impossible: a
 /// coordinate that no view holds, a block table that is too short, an address outside its backing.
-Truth paint(const Script& script, const Arena& arena, Names& names);
+Truth paint(const Scenario& scenario, const Arena& arena, Names& names);
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

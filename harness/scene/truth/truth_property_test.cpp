@@ -13,9 +13,9 @@
 #include "layout/testing/brute.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
-#include "scene/testing/scripts.hpp"
+#include "scene/testing/scenarios.hpp"
 
-namespace kvcts::script::testing {
+namespace kvcts::scenario::testing {
 namespace {
 
 using layout::Axis;
@@ -114,7 +114,7 @@ struct Identity {
 };
 using Elements = std::vector<std::pair<Identity, Found>>;  // in the order of the table
 
-Elements brute_elements(const Script& s, const Arena& arena, const std::string& memory, const Request& request) {
+Elements brute_elements(const Scenario& s, const Arena& arena, const std::string& memory, const Request& request) {
   View view;
   view.of = memory;
   const layout::Cache cache = layout::cache_from_text(s.memories.at(memory).view.cache);
@@ -199,7 +199,7 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
   if (chance(50)) to.slots = pick(1, 4);
   if (chance(30)) to.heads = pick(1, 3);
   if (chance(50)) to.blocks = pick(1, 5);
-  Script s;
+  Scenario s;
   s.memories["P"] = random_memory(from, dtype, "producer");
   s.memories["C"] = random_memory(to, dtype, "consumer");
   Request& r = s.requests["r"];
@@ -299,7 +299,7 @@ Picks some(std::int64_t begin, std::int64_t n) {
 /// Draws memories, requests and steps.
 class Author {
  public:
-  Script draw() {
+  Scenario draw() {
     draw_memories();
     draw_requests();
     for (std::int64_t n = pick(2, 7), i = 0; i < n; ++i) draw_step(i < 2);
@@ -441,13 +441,13 @@ class Author {
     add(s_, a);
   }
 
-  Script s_;
+  Scenario s_;
   layout::Geometry g_;
   const std::vector<std::string> names_{"A", "B", "S"};
 };
 
 void expect_machine_and_truth_to_agree() {
-  const Script s = Author().draw();
+  const Scenario s = Author().draw();
   const Painted painted(s);
   const Tape tape = record(s, painted.arena, intended_sequence(s));
   RC_ASSERT(tape.ending.kind == painted.truth.ending.kind);
@@ -468,4 +468,4 @@ void expect_machine_and_truth_to_agree() {
 RC_GTEST_PROP(TruthProperty, TheMachineDoesWhatIsMeant, ()) { expect_machine_and_truth_to_agree(); }
 
 }  // namespace
-}  // namespace kvcts::script::testing
+}  // namespace kvcts::scenario::testing

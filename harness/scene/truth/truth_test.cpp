@@ -12,9 +12,9 @@
 #include "kernels/testing/reference.hpp"
 #include "layout/testing/catalogue_reader.hpp"
 #include "scene/oracle/oracle.hpp"
-#include "scene/testing/scripts.hpp"
+#include "scene/testing/scenarios.hpp"
 
-namespace kvcts::script::testing {
+namespace kvcts::scenario::testing {
 namespace {
 
 using layout::Component;
@@ -23,9 +23,9 @@ using layout::Geometry;
 
 const Geometry small{.layers = 2, .blocks = 5, .block_size = 4, .heads = 3, .head_dim = 8};
 
-Script two_sides(const std::string& producer, const std::string& consumer, const Geometry& g = small,
-                 const layout::Scheme& scheme = plain(Dtype::bf16)) {
-  Script s;
+Scenario two_sides(const std::string& producer, const std::string& consumer, const Geometry& g = small,
+                   const layout::Scheme& scheme = plain(Dtype::bf16)) {
+  Scenario s;
   s.memories["C"] = memory("consumer", consumer, g, scheme);
   s.memories["P"] = memory("producer", producer, g, scheme);
   s.requests["r"] = request(10, {{"P", {3, 0, 4}}, {"C", {1, 4, 0}}}, 3);
@@ -43,7 +43,7 @@ T value_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
   return out;
 }
 
-std::string error_of(const Script& s) {
+std::string error_of(const Scenario& s) {
   try {
     Painted p(s);
   } catch (const std::runtime_error& e) {
@@ -90,7 +90,7 @@ std::vector<Sample> samples() {
 // A write into A and a move from A to B; the files of `shown` must match the oracle of ordinary cases. `shown` gets the name
 // that sorts first, so its backings are numbered as the oracle numbers its regions.
 void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::vector<int>& passes = {0}) {
-  Script s;
+  Scenario s;
   const std::string first = "A", second = "B";
   const std::string producer = shown == Side::producer ? first : second, consumer = shown == Side::producer ? second : first;
   s.memories[producer] = memory("producer", from.text, from.geometry, from.scheme);
@@ -165,7 +165,7 @@ TEST(Truth, MovesBetweenLayoutsEqualTheOracle) {
 // ---- selections ----------------------------------------------------------------------------------------------------
 
 TEST(Truth, AMoveFollowsItsPicks) {
-  Script s = two_sides("L x K B N H C", "L x B H K N C");
+  Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   add(s, write(s, "r", "P"));
   Action m = move(s, "r", "P", "C");
   m.pick.heads = {{0, 2}};
@@ -200,7 +200,7 @@ TEST(Truth, AMoveFollowsItsPicks) {
 
 TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
   // Two ranks both hold head 1, under different generations.
-  Script s;
+  Scenario s;
   for (const char* rank : {"R0", "R1"}) {
     Geometry g = small;
     g.heads = 2;
@@ -225,7 +225,7 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
 }
 
 TEST(Truth, TablesHaveGapsAndWindows) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   s.requests["r"] = request(12, {{"P", {3, 0, 4}}, {"C", {2, no_block}}});
   s.requests["r"].first_token = 100;
   s.requests["r"].positions = {{"C", {2, 0}}};
@@ -239,7 +239,7 @@ TEST(Truth, TablesHaveGapsAndWindows) {
 
 TEST(Truth, FourBitCodesAreMovedByHalves) {
   // One token per nibble: slots are innermost, so the halves of a byte are different tokens of one channel.
-  Script s;
+  Scenario s;
   const Geometry g{.layers = 1, .blocks = 2, .block_size = 2, .heads = 1, .head_dim = 2, .kv = 1};
   s.memories["P"] = memory("producer", "L x B N H C", g, plain(Dtype::int4));
   s.memories["C"] = memory("consumer", "L x B H C N", g, plain(Dtype::int4));
@@ -267,7 +267,7 @@ TEST(Truth, FourBitCodesAreMovedByHalves) {
 // ---- raw bytes -----------------------------------------------------------------------------------------------------
 
 TEST(Truth, CopiesAndFillsActOnBytes) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action c = action(Operation::copy);
   c.from = {raw("P/kv.L1")};
@@ -295,7 +295,7 @@ TEST(Truth, CopiesAndFillsActOnBytes) {
 }
 
 TEST(Truth, FillsByBlocksAndByRequest) {
-  Script s = two_sides("L x K B N H C", "L x B H K N C");
+  Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   Action f = action(Operation::fill);
   f.to = {whole(s, "C")};
   f.to_blocks = {{2}};
@@ -318,7 +318,7 @@ TEST(Truth, FillsByBlocksAndByRequest) {
 }
 
 TEST(Truth, PlanesThatShareBytesAreWrittenInTheirOrder) {
-  Script s;
+  Scenario s;
   s.memories["P"].view.cache = "allocation a 16\ndata bf16 a0+0 [C=4:2]\ndata bf16 a0+4 {K=1} [C=4:2]\n";
   s.requests["r"] = request(1, {});
   add(s, write(s, "r", "P"));
@@ -330,7 +330,7 @@ TEST(Truth, PlanesThatShareBytesAreWrittenInTheirOrder) {
 // ---- reads ---------------------------------------------------------------------------------------------------------
 
 TEST(Truth, ReadsGatherInDenseOrder) {
-  Script s = two_sides("L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x K B N H C");
+  Scenario s = two_sides("L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action r = action(Operation::read, "r");
   r.from = {whole(s, "P")};
@@ -358,7 +358,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
   const Geometry g{.layers = 2, .blocks = 3, .block_size = 2, .heads = 2, .head_dim = 32};
   for (const char* how : {"used", "ignored", "twice"}) {
     const layout::Scheme& scheme = schemes.at("nvfp4");
-    Script s;
+    Scenario s;
     s.memories["P"] = memory("producer", "L x K B N H C", g, scheme);
     s.requests["r"] = request(3, {{"P", {2, 0}}}, 4);
     add(s, write(s, "r", "P"));
@@ -400,7 +400,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
 }
 
 TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action f = action(Operation::fill);
   f.to = {raw("P/kv.L0")};
@@ -421,7 +421,7 @@ TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
 
 // ---- stored objects ------------------------------------------------------------------------------------------------
 
-Action put_or_get(const Script& s, Operation op, const std::string& request, const std::string& memory,
+Action put_or_get(const Scenario& s, Operation op, const std::string& request, const std::string& memory,
                   const std::string& hash) {
   Action a = action(op, request);
   a.store = "disk";
@@ -431,7 +431,7 @@ Action put_or_get(const Script& s, Operation op, const std::string& request, con
 }
 
 TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
-  Script s = two_sides("L x K B N H C", "L x B H K N C");
+  Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   s.requests["q"] = request(10, {{"P", {1, 2, 0}}, {"C", {2, 3, 1}}}, 8);
   add(s, write(s, "r", "P"));
   add(s, put_or_get(s, Operation::put, "r", "P", "1"));
@@ -443,7 +443,7 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
   add(s, put_or_get(s, Operation::get, "q", "C", "2"));
   Painted p(s);
   // The blob passes between layouts in coordinate order.
-  Script moved = two_sides("L x K B N H C", "L x B H K N C");
+  Scenario moved = two_sides("L x K B N H C", "L x B H K N C");
   add(moved, write(moved, "r", "P"));
   add(moved, move(moved, "r", "P", "C"));
   EXPECT_EQ(p.inside("C/kv.L1"), Painted(moved).inside("C/kv.L1"));
@@ -459,7 +459,7 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
 // ---- sequence ------------------------------------------------------------------------------------------------------
 
 TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action reg = action(Operation::register_range);
   reg.memory = "C/kv.L0";
@@ -485,7 +485,7 @@ TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
 }
 
 TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   Action reg = action(Operation::register_range);
   reg.memory = "C/kv.L0";
   reg.bytes = 100;
@@ -512,7 +512,7 @@ TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
 }
 
 TEST(Truth, ARecycledBlockHasItsNewContent) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   Action a = action(Operation::assign, "r");
@@ -529,7 +529,7 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
 }
 
 /// Whether a byte of slot `slot` in block `block` of C counts at the end; "L x K B N H C", K of layer 0.
-bool counts(const Script& s, std::int64_t block, std::int64_t slot) {
+bool counts(const Scenario& s, std::int64_t block, std::int64_t slot) {
   Painted p(s);
   const auto& any = p.truth.checks.back().any;
   const auto of = any.find(p.backing("C/kv.L0"));
@@ -537,7 +537,7 @@ bool counts(const Script& s, std::int64_t block, std::int64_t slot) {
 }
 
 TEST(Truth, UnusedSlotsOfTheLastBlockAreFreeOnceTheRequestIsMoved) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");  // 10 tokens: two slots of block 0 of C are used
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");  // 10 tokens: two slots of block 0 of C are used
   add(s, write(s, "r", "P"));
   EXPECT_TRUE(counts(s, 0, 2)) << "nothing was moved";
   add(s, move(s, "r", "P", "C"));
@@ -546,10 +546,10 @@ TEST(Truth, UnusedSlotsOfTheLastBlockAreFreeOnceTheRequestIsMoved) {
   EXPECT_FALSE(counts(s, 0, 3));
   EXPECT_TRUE(counts(s, 4, 3)) << "a token of a full block";
   EXPECT_TRUE(counts(s, 2, 0)) << "a block of nobody";
-  Script kept = s;
+  Scenario kept = s;
   kept.memories["C"].unused_slots = "kept";
   EXPECT_TRUE(counts(kept, 0, 2));
-  Script other = s;
+  Scenario other = s;
   other.requests["longer"] = request(11, {{"C", {1, 4, 0}}}, 3);
   EXPECT_TRUE(counts(other, 0, 2)) << "a token of a request that shares the block";
   EXPECT_FALSE(counts(other, 0, 3));
@@ -562,7 +562,7 @@ TEST(Truth, UnusedSlotsOfTheLastBlockAreFreeOnceTheRequestIsMoved) {
 }
 
 TEST(Truth, UnusedSlotsReachToTheEndOfTheLargerBlock) {
-  Script s;
+  Scenario s;
   Geometry large = small;
   large.block_size = 16;
   s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::bf16));
@@ -577,7 +577,7 @@ TEST(Truth, UnusedSlotsReachToTheEndOfTheLargerBlock) {
 
 TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
   for (const std::int64_t tokens : {12, 4}) {
-    Script s = two_sides("L x K B N H C", "L x K B N H C");
+    Scenario s = two_sides("L x K B N H C", "L x K B N H C");
     Action a = action(Operation::assign, "r");
     a.tokens = tokens;
     add(s, a);
@@ -613,7 +613,7 @@ TEST(Truth, HowASequenceEnds) {
   for (const End& e : {End{require, "raised"}, End{needs, "refused"}, End{unpack, "raised"}, End{wait, "hung"},
                        End{hang, "hung"}, End{action(Operation::refuse), "refused"}, End{action(Operation::raise), "raised"},
                        End{action(Operation::crash), "crashed"}}) {
-    Script s = two_sides("L x K B N H C", "L x K B N H C");
+    Scenario s = two_sides("L x K B N H C", "L x K B N H C");
     Action signal = action(Operation::signal);
     signal.event = "done", signal.fields = {{"layer", 0}};
     add(s, signal);
@@ -629,7 +629,7 @@ TEST(Truth, HowASequenceEnds) {
   }
   // A satisfied requirement continues.
   require.found = 8, needs.has = {{"sm", 90}}, unpack.found = {5, 4, 3, 2, 1}, wait.fields = {{"layer", 0}};
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   Action signal = action(Operation::signal);
   signal.event = "done", signal.fields = {{"layer", 0}, {"bytes", 10}};
   for (const Action& a : {signal, require, needs, unpack, wait}) add(s, a);
@@ -637,7 +637,7 @@ TEST(Truth, HowASequenceEnds) {
 }
 
 TEST(Truth, ChecksSeeTheirMoment) {
-  Script s = two_sides("L x K B N H C", "L x K B N H C");
+  Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   add(s, action(Operation::check));
   Action f = action(Operation::fill);
@@ -666,7 +666,7 @@ TEST(Truth, ChecksSeeTheirMoment) {
 }
 
 TEST(Truth, AnyOfARequestIsItsElements) {
-  Script s = two_sides("L x K B N H C", "L x B H K N C");
+  Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   Action any = action(Operation::check, "r");
   any.memory = "C", any.is = "any", any.pick.kv = {{0}};
   add(s, any);
@@ -683,31 +683,31 @@ TEST(Truth, AnyOfARequestIsItsElements) {
 
 TEST(Truth, WhatCannotBeMeantIsAnError) {
   const auto with = [](auto change) {
-    Script s = two_sides("L x K B N H C", "L x K B N H C");
+    Scenario s = two_sides("L x K B N H C", "L x K B N H C");
     add(s, write(s, "r", "P"));
     add(s, move(s, "r", "P", "C"));
     change(s);
     return error_of(s);
   };
-  EXPECT_EQ(with([](Script&) {}), "");
-  EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks["P"] = {3, 0}; }),
+  EXPECT_EQ(with([](Scenario&) {}), "");
+  EXPECT_EQ(with([](Scenario& s) { s.requests["r"].blocks["P"] = {3, 0}; }),
             "step 'write1': request 'r' has 2 blocks of 4 in memory 'P', which is too few for 10 tokens");
-  EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks["C"] = {1, 2, 5}; }), "step 'move2': memory 'C' has no block 5");
-  EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks.erase("C"); }),
+  EXPECT_EQ(with([](Scenario& s) { s.requests["r"].blocks["C"] = {1, 2, 5}; }), "step 'move2': memory 'C' has no block 5");
+  EXPECT_EQ(with([](Scenario& s) { s.requests["r"].blocks.erase("C"); }),
             "step 'move2': request 'r' has no blocks in memory 'C'; name them, or give the step its own list");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }),
+  EXPECT_EQ(with([](Scenario& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }),
             "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1 (what the code did with a wrong one "
             "belongs under 'actually')");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.tokens = {{10}}; }),
+  EXPECT_EQ(with([](Scenario& s) { s.steps[1].intended.pick.tokens = {{10}}; }),
             "step 'move2': picks token 10, but request 'r' has tokens 0 to 9 (what the code did with a wrong one belongs "
             "under 'actually')");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.heads = {{0, 1}}, s.steps[1].intended.pick_to.heads = {{0}}; }),
+  EXPECT_EQ(with([](Scenario& s) { s.steps[1].intended.pick.heads = {{0, 1}}, s.steps[1].intended.pick_to.heads = {{0}}; }),
             "step 'move2': takes 2 heads to 1; expected as many places as picks");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = 192; }),
+  EXPECT_EQ(with([](Scenario& s) { s.steps[1].intended.to[0].offset = 192; }),
             "step 'move2': bytes 1920 to 1921 are outside of 'C/kv.L0', which has 1920");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = -1; }),
+  EXPECT_EQ(with([](Scenario& s) { s.steps[1].intended.to[0].offset = -1; }),
             "step 'move2': bytes -1 to 0 are outside of 'C/kv.L0', which has 1920");
-  EXPECT_NE(with([](Script& s) {
+  EXPECT_NE(with([](Scenario& s) {
               s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::e5m2)),
               s.steps[1].intended.to = {whole(s, "C")};
             }).find("moves codes of 16 bits into codes of 8 bits"),
@@ -718,7 +718,7 @@ TEST(Truth, WhatCannotBeMeantIsAnError) {
 
 TEST(Truth, AViewMayCutItsSums) {
   // Blocks of 96 bytes, sums of 8 bits in bytes: block 3 lies at 288 mod 256 = 32.
-  Script s;
+  Scenario s;
   s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.requests["r"] = request(2, {{"P", {3}}});
   Action w = write(s, "r", "P");
@@ -747,7 +747,7 @@ TEST(Truth, AViewMayCutItsSums) {
 // ---- size ----------------------------------------------------------------------------------------------------------
 
 TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
-  Script s;
+  Scenario s;
   const Geometry g{.layers = 1, .blocks = 1 << 20, .block_size = 16, .heads = 8, .head_dim = 128};  // 64 GiB
   for (const char* name : {"P", "C"}) {
     s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", name[0] == 'P' ? "L x K B N H C" : "L x B K H N C",
@@ -766,4 +766,4 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
 }
 
 }  // namespace
-}  // namespace kvcts::script::testing
+}  // namespace kvcts::scenario::testing

@@ -4,7 +4,7 @@
 
 #include "layout/checked.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using layout::Axis;
 using layout::Mode;
@@ -140,4 +140,4 @@ std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane&
   return out;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -12,7 +12,7 @@
 #include "layout/layout.hpp"
 #include "scene/arena.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// One value of an axis, and its contribution to the address.
 struct AxisStop {
@@ -154,4 +154,4 @@ void Walk::each(const Wanted& wanted, F&& f) const {
   }
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

@@ -350,7 +350,7 @@ Sizes sizes_of(const ResolvedCase& c) {
       ++requests, tokens += r.tokens,
           blocks += static_cast<std::int64_t>(std::max(r.producer_blocks.size(), r.consumer_blocks.size()));
   }
-  for (const auto& [name, memory] : c.script.memories) {
+  for (const auto& [name, memory] : c.scenario.memories) {
     ++ranks;
     if (memory.view.cache.empty()) {
       bytes += memory.bytes;
@@ -360,7 +360,7 @@ Sizes sizes_of(const ResolvedCase& c) {
     add_extents(out, cache);
     if (memory.view.of.empty()) bytes += std::max(bytes_of(cache), memory.bytes);
   }
-  for (const auto& [name, request] : c.script.requests) {
+  for (const auto& [name, request] : c.scenario.requests) {
     ++requests, tokens += request.tokens;
     std::size_t longest = 0;
     for (const auto& [memory, ids] : request.blocks) longest = std::max(longest, ids.size());
@@ -371,7 +371,7 @@ Sizes sizes_of(const ResolvedCase& c) {
   out.emplace_back("requests", requests);
   const bool told = c.performer == Performer::machine;
   out.emplace_back(told ? "memories" : "ranks", ranks);
-  if (told) out.emplace_back("steps", static_cast<std::int64_t>(c.script.steps.size()));
+  if (told) out.emplace_back("steps", static_cast<std::int64_t>(c.scenario.steps.size()));
   if (!c.copies.empty()) out.emplace_back("copies", static_cast<std::int64_t>(c.copies.size()));
   out.emplace_back("bytes", bytes);
   return out;

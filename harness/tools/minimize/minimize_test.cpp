@@ -29,7 +29,7 @@ CaseSpec spec_of(const std::string& file, const std::string& id) {
 }
 
 CaseResult play(const ResolvedCase& resolved) {
-  const Report report = script::run_script(resolved.script, resolved.seed);
+  const Report report = scenario::run_scenario(resolved.scenario, resolved.seed);
   CaseResult r;
   r.id = resolved.id;
   supervisor::decide({}, report, r);

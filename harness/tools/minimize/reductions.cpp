@@ -13,7 +13,7 @@ using Pointer = json::json_pointer;
 
 namespace {
 
-bool scripted(const json& d) { return d.contains("steps"); }
+bool scenario(const json& d) { return d.contains("steps"); }
 
 std::string shown(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -63,7 +63,7 @@ std::string name_of_step(const json& step, std::size_t index) {
 
 /// Keeps step names stable when others are removed: the default name is operation and position.
 void name_steps(json& d) {
-  if (!scripted(d)) return;
+  if (!scenario(d)) return;
   for (std::size_t i = 0; i < d["steps"].size(); ++i) {
     json& step = d["steps"][i];
     if (!step.is_object() || step.empty() || !step.begin().value().is_object()) continue;
@@ -124,7 +124,7 @@ void filter_steps(json& d, const std::function<bool(json& body)>& keep) {
 
 std::vector<Candidate> memories(const json& d) {
   std::vector<Candidate> out;
-  if (!scripted(d) || d["memory"].size() < 2) return out;
+  if (!scenario(d) || d["memory"].size() < 2) return out;
   for (const auto& [memory, value] : d["memory"].items()) {
     Candidate c{d, "without memory " + memory};
     c.document["memory"].erase(memory);
@@ -142,7 +142,7 @@ std::vector<Candidate> memories(const json& d) {
 std::vector<Candidate> requests(const json& d) {
   std::vector<Candidate> out;
   if (!d.contains("requests") || d["requests"].size() < 2) return out;
-  if (!scripted(d)) {
+  if (!scenario(d)) {
     for (std::size_t i = 0; i < d["requests"].size(); ++i) {
       Candidate c{d, "without request " + std::to_string(i + 1)};
       c.document["requests"].erase(i);
@@ -190,7 +190,7 @@ std::set<std::string> unwritten(const json& d) {
 
 std::vector<Candidate> steps(const json& d) {
   std::vector<Candidate> out;
-  if (!scripted(d)) return out;
+  if (!scenario(d)) return out;
   json named = d;
   name_steps(named);
   without_parts(named, Pointer("/steps"), "without step", 1, out);
@@ -223,7 +223,7 @@ std::vector<Candidate> parts(const json& d) {
     out.back().document.erase("reader");
   }
   if (d.contains("copies")) without_parts(d, Pointer("/copies"), "without copy", 1, out);
-  if (!scripted(d) && !d.contains("requests") && d.contains("geometry") && d["geometry"].is_object()) {
+  if (!scenario(d) && !d.contains("requests") && d.contains("geometry") && d["geometry"].is_object()) {
     // Only the geometry's request, without the bystander next to it.
     out.push_back({d, "one request, no other on the producer"});
     out.back().document["requests"] = json::array({{{"tokens", d["geometry"].value("tokens", 1)}}});

@@ -1,4 +1,4 @@
-// Whether sentences of `what_happened` are true of the bytes of a played script. A sentence is about every byte in its
+// Whether sentences of `what_happened` are true of the bytes of a played scenario. A sentence is about every byte in its
 // scope: content where content was meant, else all bytes of the places that it names.
 #pragma once
 
@@ -6,11 +6,11 @@
 
 #include "diagnose/findings/testing/sentence.hpp"
 
-namespace kvcts::script::sentences {
+namespace kvcts::scenario::sentences {
 
 class Evaluator {
  public:
-  explicit Evaluator(const Played& played) : p_(played), reader_(played.script), covered_(played.bytes.size()) {
+  explicit Evaluator(const Played& played) : p_(played), reader_(played.scenario), covered_(played.bytes.size()) {
     for (const Byte& byte : p_.bytes)
       if (byte.meant) homes_[content_of(byte)].push_back(&byte);
   }
@@ -346,4 +346,4 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
   return count < s.count ? fmt::format("{} bytes lie so", count) : "";
 }
 
-}  // namespace kvcts::script::sentences
+}  // namespace kvcts::scenario::sentences

@@ -1,4 +1,4 @@
-// A played script, byte by byte: where each byte lies, what must be there and what is. For tests that hold words against
+// A played scenario, byte by byte: where each byte lies, what must be there and what is. For tests that hold words against
 // bytes: everything comes from the declared layout by plain loops, nothing from clues, facts or names.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "scene/machine/sequence.hpp"
 #include "scene/truth/truth.hpp"
 
-namespace kvcts::script::sentences {
+namespace kvcts::scenario::sentences {
 
 enum Part : std::uint8_t { component, request, layer, kv, token, block, slot, head, channel, parts };
 using At = std::array<std::int64_t, parts>;
@@ -45,8 +45,8 @@ class Played {
  public:
   static constexpr std::uint64_t seed = 1;
 
-  explicit Played(const Script& s) : script(s), arena(s), truth(paint(without_faults(s), arena, names)) {
-    tape = record(script, arena, actual_sequence(script));
+  explicit Played(const Scenario& s) : scenario(s), arena(s), truth(paint(without_faults(s), arena, names)) {
+    tape = record(scenario, arena, actual_sequence(scenario));
     seen = observe(tape, seed, seen_passes);
     Expectation expectation(truth, arena, names, seed);
     mismatch = compare(seen, truth, expectation, arena);
@@ -54,8 +54,8 @@ class Played {
     check = mismatch.ranges.front().check;
     read_bytes(expectation);
     name_elements();
-    for (const auto& [name, memory] : script.memories) seat(name, memory);
-    for (const Step& step : script.steps)
+    for (const auto& [name, memory] : scenario.memories) seat(name, memory);
+    for (const Step& step : scenario.steps)
       if (step.intended.op == Operation::read) seat(step.intended);
   }
 
@@ -71,7 +71,7 @@ class Played {
     return &bytes[first_[static_cast<std::size_t>(place.backing)] + static_cast<std::size_t>(place.offset + b.guard_below)];
   }
 
-  Script script;
+  Scenario scenario;
   Names names;
   Arena arena;
   Truth truth;
@@ -158,14 +158,14 @@ class Played {
   }
 
   void name_elements() {
-    for (const auto& [name, memory] : script.memories)
+    for (const auto& [name, memory] : scenario.memories)
       for (const layout::Plane& plane : layout::cache_from_text(memory.view.cache).planes) {
         std::set<Element> rows;
         for (Spot& spot : spots(plane)) {
           spot.place.at[block] = spot.place.at[slot] = nowhere;
           rows.insert(spot.place);
         }
-        for (const auto& [r, of] : script.requests)
+        for (const auto& [r, of] : scenario.requests)
           for (Element e : rows)
             for (std::int64_t t = 0; t < of.tokens; ++t) {
               e.at[request] = of.generation;
@@ -195,7 +195,7 @@ class Played {
         const Place begin = begins[static_cast<std::size_t>(plane.allocation)];
         Byte& byte = byte_at({begin.backing, begin.offset + spot.byte});
         byte.seated = true, byte.place = spot.place;
-        for (const auto& [r, of] : script.requests) {
+        for (const auto& [r, of] : scenario.requests) {
           const auto table = of.blocks.find(name);
           if (table == of.blocks.end()) continue;
           if (spot.place.at[block] == nowhere) mean(byte, plane, of.generation, nowhere);
@@ -209,7 +209,7 @@ class Played {
 
   /// What a step reads, in its dense order.
   void seat(const Action& read) {
-    const Request& of = script.requests.at(read.request);
+    const Request& of = scenario.requests.at(read.request);
     const int output = arena.output(read.output);
     const layout::Cache cache = layout::cache_from_text(read.from.front().cache);
     for (const OutputSection& s : output_shape(read, {of.first_token, of.tokens}).sections) {
@@ -239,4 +239,4 @@ class Played {
   std::vector<std::size_t> first_;  ///< of each backing, into bytes
 };
 
-}  // namespace kvcts::script::sentences
+}  // namespace kvcts::scenario::sentences

@@ -10,7 +10,7 @@
 
 #include "diagnose/findings/testing/played.hpp"
 
-namespace kvcts::script::sentences {
+namespace kvcts::scenario::sentences {
 
 inline std::vector<std::string> split(const std::string& text, const std::string& by) {
   std::vector<std::string> out;
@@ -42,8 +42,8 @@ struct Sentence {
 
 class Reader {
  public:
-  explicit Reader(const Script& script) {
-    for (const auto& [name, request] : script.requests) requests_[name] = request.generation;
+  explicit Reader(const Scenario& scenario) {
+    for (const auto& [name, request] : scenario.requests) requests_[name] = request.generation;
   }
 
   Sentence read(const std::string& text) const {
@@ -220,4 +220,4 @@ class Reader {
   std::map<std::string, std::int64_t> requests_;
 };
 
-}  // namespace kvcts::script::sentences
+}  // namespace kvcts::scenario::sentences

@@ -1,16 +1,16 @@
-#include "case/catalogue/script_steps.hpp"
+#include "case/catalogue/scenario_steps.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
-#include "case/catalogue/script_table.hpp"
-#include "case/catalogue/script_values.hpp"
+#include "case/catalogue/scenario_table.hpp"
+#include "case/catalogue/scenario_values.hpp"
 
 namespace kvcts::catalogue {
 
-using script::Action;
-using script::Step;
+using scenario::Action;
+using scenario::Step;
 
 namespace {
 
@@ -119,7 +119,7 @@ Step read_step(const Node& item, std::size_t index) {
     step.actual = within(*actual, "actually", [&] { return read_actual(*named.op, named.body, *actual); });
   }
   const auto name_output = [&](Action& action) {
-    if (action.op == script::Operation::read && action.output.empty()) action.output = step.name;
+    if (action.op == scenario::Operation::read && action.output.empty()) action.output = step.name;
   };
   name_output(step.intended);
   for (Action& action : step.actual) name_output(action);
@@ -136,7 +136,7 @@ const Op& op_of(const Action& action) {
 json write_action(const Step& step, const Action& action, bool intended) {
   const Op& o = op_of(action);
   json body = write(intended ? o.intended : o.actual, action);
-  if (action.op == script::Operation::read && action.output == step.name) body.erase("output");
+  if (action.op == scenario::Operation::read && action.output == step.name) body.erase("output");
   return body;
 }
 

@@ -1,4 +1,4 @@
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 
 #include <gtest/gtest.h>
 
@@ -50,15 +50,15 @@ std::string error_of(const std::string& steps) {
 
 layout::Cache cache_of(const std::string& view) {
   const auto c = resolved("  - move: {request: A, from: P, to: " + view + ", from_blocks: [0, 1], to_blocks: [0, 1]}\n");
-  return layout::cache_from_text(c.script.steps[0].intended.to[0].cache);
+  return layout::cache_from_text(c.scenario.steps[0].intended.to[0].cache);
 }
 
-TEST(ResolveScript, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
+TEST(ResolveScenario, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
   const auto c = resolved("  - move: {request: A, from: P, to: C}\n");
   EXPECT_EQ(c.performer, Performer::machine);
-  const auto& move = c.script.steps[0].intended;
-  EXPECT_EQ(move.from[0].cache, c.script.memories.at("P").view.cache);
-  EXPECT_EQ(move.to[0].cache, c.script.memories.at("C").view.cache);
+  const auto& move = c.scenario.steps[0].intended;
+  EXPECT_EQ(move.from[0].cache, c.scenario.memories.at("P").view.cache);
+  EXPECT_EQ(move.to[0].cache, c.scenario.memories.at("C").view.cache);
   const auto p = layout::cache_from_text(move.from[0].cache), q = layout::cache_from_text(move.to[0].cache);
   EXPECT_EQ(p.allocations.size(), 2U);
   EXPECT_EQ(p.allocations[0].bytes, 2 * 5 * 4 * 2 * 16 * 2);
@@ -66,7 +66,7 @@ TEST(ResolveScript, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
   EXPECT_EQ(layout::domain(q.planes[0]).hi[layout::Axis::block], 3);
 }
 
-TEST(ResolveScript, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
+TEST(ResolveScenario, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
   const auto p = cache_of("P");
   EXPECT_EQ(layout::order(cache_of("{of: P, layout: vllm-fa-hnd}").planes[0]), "KBHNC");
   EXPECT_EQ(layout::order(cache_of("{of: P, layout: \"flashinfer:NHD\"}").planes[0]), "BKNHC");
@@ -86,7 +86,7 @@ TEST(ResolveScript, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
   EXPECT_EQ(planes.planes.size(), 1U);
 }
 
-TEST(ResolveScript, OneAllocationIsItsPlanes) {
+TEST(ResolveScenario, OneAllocationIsItsPlanes) {
   const auto one = cache_of("P/kv.L1");
   ASSERT_EQ(one.allocations.size(), 1U);
   EXPECT_EQ(one.planes[0].origin[layout::Axis::layer], 1);
@@ -96,7 +96,7 @@ TEST(ResolveScript, OneAllocationIsItsPlanes) {
             std::string::npos);
 }
 
-TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
+TEST(ResolveScenario, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
   const auto has = [](const std::string& steps, const std::string& part) {
     const std::string error = error_of(steps);
     EXPECT_NE(error.find(part), std::string::npos) << steps << error;
@@ -125,7 +125,7 @@ TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
   EXPECT_EQ(error_of("  - move: {request: A, from: P, to: C, actually: {to_blocks: [77]}}\n"), "");  // data under test
 }
 
-TEST(ResolveScript, WhatWouldNotFitIsRefused) {
+TEST(ResolveScenario, WhatWouldNotFitIsRefused) {
   EXPECT_EQ(error_of("  - read: {request: W, from: P, tokens: 0}\n"), "");
   EXPECT_NE(error_of("  - read: {request: H, from: P, from_blocks: [0]}\n").find("at most 4194304"), std::string::npos);
   EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"),
@@ -133,7 +133,7 @@ TEST(ResolveScript, WhatWouldNotFitIsRefused) {
   EXPECT_EQ(error_of("  - fill: {to: B, to_offset: 0x100000000, bytes: 64, value: zero}\n"), "");
 }
 
-TEST(ResolveScript, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
+TEST(ResolveScenario, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
   const auto has = [](const std::string& steps, const std::string& part) {
     EXPECT_NE(error_of(steps).find(part), std::string::npos) << steps << error_of(steps);
   };
@@ -193,42 +193,42 @@ TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
   EXPECT_EQ(granted("engine: own\nconnector: real-vllm-0.33.0-nixl\n"), (Names{"network", "sys"}));
 }
 
-TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
+TEST(ResolveScenario, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
   const auto c = resolved(
       "  - require: {about: capability, needs: {cc: 89, bf16: true}}\n"
       "  - unpack: {memory: P, expects: [two, blocks, slots, heads, channels]}\n"
       "  - fill: {to: S, to_offset: 96, value: zero}\n");
-  EXPECT_EQ(c.script.steps[0].intended.has, (nlohmann::json{{"cc", 0}, {"bf16", true}}));
-  EXPECT_EQ(c.script.steps[1].intended.found, (nlohmann::json{2, 5, 4, 2, 16}));
-  EXPECT_EQ(c.script.steps[2].intended.bytes, 4000);
+  EXPECT_EQ(c.scenario.steps[0].intended.has, (nlohmann::json{{"cc", 0}, {"bf16", true}}));
+  EXPECT_EQ(c.scenario.steps[1].intended.found, (nlohmann::json{2, 5, 4, 2, 16}));
+  EXPECT_EQ(c.scenario.steps[2].intended.bytes, 4000);
 }
 
-TEST(ResolveScript, MemoryWithItsOwnStridesIsAsLargeAsTheyReach) {
+TEST(ResolveScenario, MemoryWithItsOwnStridesIsAsLargeAsTheyReach) {
   const auto c = resolve(catalogue::parse_cases("case: t/x\ngeometry: tiny\nmemory: {P: {template: \"B N C\", geometry: "
                                                 "{kv: 1, heads: 1, layers: 1}, strides: {block: 1024}}}\n"
                                                 "steps: [check]\n",
                                                 "f.yaml")[0],
                          catalogue());
-  const auto cache = layout::cache_from_text(c.script.memories.at("P").view.cache);
+  const auto cache = layout::cache_from_text(c.scenario.memories.at("P").view.cache);
   EXPECT_EQ(cache.allocations[0].bytes, 4 * 1024 + 4 * 32 * 2);
 }
 
-TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
+TEST(ResolveScenario, TravelsAndIsPartOfTheDigest) {
   const auto c =
       resolved("  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C, actually: {to_blocks: [2]}}\n");
   const auto again = case_from_json(nlohmann::json::parse(to_json(c).dump()));
-  EXPECT_EQ(again.script, c.script);
+  EXPECT_EQ(again.scenario, c.scenario);
   EXPECT_EQ(digest(again), digest(c));
   EXPECT_EQ(c.facts.value("scripted", false), true);
   EXPECT_GT(memory_needed(c), 8 * 2 * 2 * 5 * 4 * 2 * 16 * 2);
   auto changed = c;
-  changed.script.steps[1].actual[0].to_blocks->at(0) = 0;
+  changed.scenario.steps[1].actual[0].to_blocks->at(0) = 0;
   EXPECT_NE(digest(changed), digest(c));
   EXPECT_FALSE(worker_view(c).contains("script"));
 }
 
-// Damaged scripts yield a case or one clear error; a case travels whole.
-TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
+// Damaged scenarios yield a case or one clear error; a case travels whole.
+TEST(ResolveScenario, ADamagedScenarioIsACaseOrOneClearError) {
   std::vector<std::string> texts{std::string(head) +
                                  "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: "
                                  "{block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
@@ -263,7 +263,7 @@ TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
     try {
       for (const auto& spec : catalogue::parse_cases(text, "f.yaml", &catalogue())) {
         const auto c = resolve(spec, catalogue());
-        ASSERT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())).script, c.script);
+        ASSERT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())).scenario, c.scenario);
         ++resolved_cases;
       }
     } catch (const std::exception& e) {

@@ -1,11 +1,11 @@
-#include "cli/script_words.hpp"
+#include "cli/scenario_text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "case/catalogue/case_text.hpp"
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 #include "cli/report/text.hpp"
 #include "layout/layout.hpp"
 
@@ -13,7 +13,7 @@ namespace kvcts::cli {
 
 namespace {
 
-std::string memory_words(const script::Memory& memory) {
+std::string memory_words(const scenario::Memory& memory) {
   std::string out = memory.side + (memory.rank ? fmt::format(" rank {}", memory.rank) : "");
   const auto& view = memory.view;
   if (!view.of.empty()) out += ", bytes of " + view.of + (view.offset ? fmt::format(" + {}", view.offset) : "");
@@ -34,22 +34,22 @@ std::string memory_words(const script::Memory& memory) {
 
 }  // namespace
 
-std::vector<std::string> script_lines(const script::Script& script) {
+std::vector<std::string> scenario_lines(const scenario::Scenario& scenario) {
   using nlohmann::json;
   std::vector<std::string> lines;
-  for (const auto& [name, memory] : script.memories)
+  for (const auto& [name, memory] : scenario.memories)
     lines.push_back(fmt::format("memory    {}: {}", name, memory_words(memory)));
-  for (const auto& [name, request] : script.requests) {
+  for (const auto& [name, request] : scenario.requests) {
     std::string line = fmt::format("request   {}: {} tokens, generation {}", name, request.tokens, request.generation);
     for (const auto& [memory, ids] : request.blocks) line += fmt::format(", {} [{}]", memory, fmt::join(ids, " "));
     lines.push_back(std::move(line));
   }
   lines.emplace_back("steps");
   std::size_t widest = 0;
-  for (const auto& step : script.steps) widest = std::max(widest, step.name.size());
-  const json document = catalogue::script_document(script);
-  for (std::size_t i = 0; i < script.steps.size(); ++i) {
-    const auto& step = script.steps[i];
+  for (const auto& step : scenario.steps) widest = std::max(widest, step.name.size());
+  const json document = catalogue::scenario_document(scenario);
+  for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
+    const auto& step = scenario.steps[i];
     json body = document["steps"][i].begin().value();
     const json actual = body.value("actually", json());
     body.erase("actually"), body.erase("name");

@@ -1,15 +1,15 @@
-#include "case/catalogue/script_values.hpp"
+#include "case/catalogue/scenario_values.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 
 namespace kvcts::catalogue {
 
-using script::Arithmetic;
-using script::View;
+using scenario::Arithmetic;
+using scenario::View;
 
 namespace {
 
@@ -101,9 +101,9 @@ Codec<Ids> block_ids() {
   Codec<std::int64_t> or_none = id;
   or_none.words = "a block id or none";
   or_none.read = [id](const Node& node) {
-    return node.kind == Node::Kind::scalar && node.text == "none" ? script::no_block : id.read(node);
+    return node.kind == Node::Kind::scalar && node.text == "none" ? scenario::no_block : id.read(node);
   };
-  or_none.write = [](const std::int64_t& value) { return value == script::no_block ? json("none") : json(value); };
+  or_none.write = [](const std::int64_t& value) { return value == scenario::no_block ? json("none") : json(value); };
   Codec<Ids> out = list_of(or_none);
   out.words = "a list of block ids, none for no block";
   out.schema = [] { return reference("blocks"); };

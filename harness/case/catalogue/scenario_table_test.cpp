@@ -1,15 +1,15 @@
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 
 #include <gtest/gtest.h>
 
 #include "case/catalogue/case_file.hpp"
-#include "case/script_walk.hpp"
+#include "case/scenario_walk.hpp"
 
 namespace kvcts::catalogue {
 namespace {
 
-using script::Action;
-using script::Script;
+using scenario::Action;
+using scenario::Scenario;
 
 constexpr const char* head = R"(
 memory:
@@ -20,7 +20,7 @@ requests:
 steps:
 )";
 
-Script parse(const std::string& steps) { return script_from_yaml(head + steps, "f.yaml"); }
+Scenario parse(const std::string& steps) { return scenario_from_yaml(head + steps, "f.yaml"); }
 
 std::string error_of_steps(const std::string& steps) {
   try {
@@ -86,9 +86,9 @@ constexpr const char* everything = R"(
   - hang: {in: handshake, text: waits, name: last}
 )";
 
-TEST(Script, EveryKeyIsReadAndWrittenBack) {
-  const Script script = parse(everything);
-  const json document = script_document(script);
+TEST(Scenario, EveryKeyIsReadAndWrittenBack) {
+  const Scenario scenario = parse(everything);
+  const json document = scenario_document(scenario);
   std::map<std::string, std::set<std::string>> seen;
   for (const auto& step : document["steps"]) {
     for (const auto& [op, body] : step.items()) {
@@ -106,20 +106,20 @@ TEST(Script, EveryKeyIsReadAndWrittenBack) {
       EXPECT_TRUE(shown || by_default.contains(field.key)) << op.name << " " << field.key;
     }
   }
-  const Script again = script_from_yaml(document.dump(), "again");
-  EXPECT_EQ(again, script);
-  EXPECT_EQ(script_document(again), document);
-  EXPECT_EQ(script::script_from_json(script::to_json(script)), script);
-  EXPECT_EQ(script::script_from_json(json::parse(script::to_json(script).dump())), script);
+  const Scenario again = scenario_from_yaml(document.dump(), "again");
+  EXPECT_EQ(again, scenario);
+  EXPECT_EQ(scenario_document(again), document);
+  EXPECT_EQ(scenario::scenario_from_json(scenario::to_json(scenario)), scenario);
+  EXPECT_EQ(scenario::scenario_from_json(json::parse(scenario::to_json(scenario).dump())), scenario);
 }
 
-TEST(Script, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
+TEST(Scenario, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
   const auto generations = [](const std::string& requests) {
     const std::string text = "memory: {P: {bytes: 64}}\nrequests: {" + requests + "}\nsteps: [fill: {to: P, value: zero}]\n";
-    const Script script = script_from_yaml(text, "s");
-    EXPECT_EQ(script_from_yaml(script_document(script).dump(), "again"), script) << requests;
+    const Scenario scenario = scenario_from_yaml(text, "s");
+    EXPECT_EQ(scenario_from_yaml(scenario_document(scenario).dump(), "again"), scenario) << requests;
     std::vector<std::uint32_t> out;
-    for (const auto& [name, request] : script.requests) out.push_back(request.generation);
+    for (const auto& [name, request] : scenario.requests) out.push_back(request.generation);
     return out;
   };
   using Numbers = std::vector<std::uint32_t>;
@@ -129,40 +129,40 @@ TEST(Script, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
   EXPECT_EQ(generations("A: {tokens: 1, generation: 2}, B: {tokens: 1}, C: {tokens: 1}"), (Numbers{2, 1, 3}));
 }
 
-TEST(Script, ValuesAreWhatTheTextSays) {
-  const Script script = parse(everything);
-  const auto& write = script.steps[0].intended;
-  EXPECT_EQ(script.steps[0].name, "write1");
+TEST(Scenario, ValuesAreWhatTheTextSays) {
+  const Scenario scenario = parse(everything);
+  const auto& write = scenario.steps[0].intended;
+  EXPECT_EQ(scenario.steps[0].name, "write1");
   EXPECT_EQ(write.to[0].of, "P");
   EXPECT_EQ(write.to[1].layout, "flashinfer:HND");
   EXPECT_EQ(*write.pick.tokens, (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(*write.pick.channels, (std::vector<std::int64_t>{0, 1, 7}));
   EXPECT_EQ(*write.pick.kv, (std::vector<std::int64_t>{0}));
-  const auto& move = script.steps[1];
+  const auto& move = scenario.steps[1];
   EXPECT_EQ(move.name, "transfer");
   EXPECT_EQ(*move.intended.pick_to.kv, (std::vector<std::int64_t>{1, 0}));
-  EXPECT_EQ(move.intended.to[0].arithmetic, (script::Arithmetic{32, false, "elements", "product"}));
-  EXPECT_EQ(script.steps[2].intended.to_offset, 16);
-  EXPECT_EQ(script.steps[11].intended.store, "store");
-  EXPECT_EQ(script.steps[11].intended.key.at("key"), "k");
-  EXPECT_EQ(script.steps[19].intended.otherwise, "raise");
-  EXPECT_EQ(script.steps[6].intended.output, "rows");
-  EXPECT_EQ(script.steps[7].intended.output, "read8");
-  EXPECT_EQ(script.memories.at("C").boundaries.size(), 2U);
+  EXPECT_EQ(move.intended.to[0].arithmetic, (scenario::Arithmetic{32, false, "elements", "product"}));
+  EXPECT_EQ(scenario.steps[2].intended.to_offset, 16);
+  EXPECT_EQ(scenario.steps[11].intended.store, "store");
+  EXPECT_EQ(scenario.steps[11].intended.key.at("key"), "k");
+  EXPECT_EQ(scenario.steps[19].intended.otherwise, "raise");
+  EXPECT_EQ(scenario.steps[6].intended.output, "rows");
+  EXPECT_EQ(scenario.steps[7].intended.output, "read8");
+  EXPECT_EQ(scenario.memories.at("C").boundaries.size(), 2U);
 }
 
 // `actually`: skipped; a patch on the intended step, its views key by key; a list that replaces it.
-TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
-  const Script script = parse(everything);
-  const auto& move = script.steps[1];
+TEST(Scenario, ActuallyIsAPatchOrAListOrNothing) {
+  const Scenario scenario = parse(everything);
+  const auto& move = scenario.steps[1];
   ASSERT_EQ(move.actual.size(), 1U);
   Action expected = move.intended;
   expected.to[0].arithmetic = {32, true, "bytes", "sum"};
   expected.after = "last", expected.reads = "issue", expected.table = "issue", expected.otherwise = "go on";
   EXPECT_EQ(move.actual[0], expected);
 
-  EXPECT_FALSE(script.steps[2].as_intended);
-  EXPECT_TRUE(script.steps[2].actual.empty());
+  EXPECT_FALSE(scenario.steps[2].as_intended);
+  EXPECT_TRUE(scenario.steps[2].actual.empty());
 
   const auto opened = parse("  - move: {request: A, from: P, to: C, actually: {from: {layout: x}}}\n").steps[0].actual[0];
   EXPECT_EQ(opened.from[0].of, "P");
@@ -171,17 +171,17 @@ TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
   EXPECT_EQ(copied.from[0].of, "P/kv.L0");
   EXPECT_EQ(copied.bytes, 2);
 
-  const auto& read = script.steps[7];
+  const auto& read = scenario.steps[7];
   ASSERT_EQ(read.actual.size(), 4U);
   EXPECT_EQ(read.actual[0], read.intended);
   EXPECT_EQ(read.actual[1].scales, "ignored");
   EXPECT_EQ(read.actual[1].output, "read8");
-  EXPECT_EQ(read.actual[2].op, script::Operation::nothing);
-  EXPECT_EQ(read.actual[3].op, script::Operation::move);
-  EXPECT_TRUE(script.steps[0].as_intended);
+  EXPECT_EQ(read.actual[2].op, scenario::Operation::nothing);
+  EXPECT_EQ(read.actual[3].op, scenario::Operation::move);
+  EXPECT_TRUE(scenario.steps[0].as_intended);
 }
 
-TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
+TEST(Scenario, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   const auto has = [](const std::string& steps, const std::string& part) {
     const std::string error = error_of_steps(steps);
     EXPECT_NE(error.find(part), std::string::npos) << steps << "\n" << error;
@@ -230,10 +230,10 @@ TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  []\n", "a list of steps");
 }
 
-TEST(Script, MistakesInMemoryAreFound) {
+TEST(Scenario, MistakesInMemoryAreFound) {
   const auto error = [](const std::string& memory) {
     try {
-      script_from_yaml("memory:\n  P: " + memory + "\n  Q: {bytes: 64}\nsteps:\n  - check\n", "f.yaml");
+      scenario_from_yaml("memory:\n  P: " + memory + "\n  Q: {bytes: 64}\nsteps:\n  - check\n", "f.yaml");
     } catch (const Error& e) {
       return std::string(e.what());
     }
@@ -253,7 +253,7 @@ TEST(Script, MistakesInMemoryAreFound) {
 
 // ---- as cases --------------------------------------------------------------------------------------------------------
 
-constexpr const char* scripted = R"(
+constexpr const char* scenario = R"(
 case: t/scripted
 guard: 64
 memory:
@@ -272,37 +272,37 @@ controls:
   - {name: without, set: {steps: {check3: null, write1: {layers: 0}}}, expected: FAIL}
 )";
 
-TEST(ScriptedCase, ControlsChangeStepsByNameOrTakeTheFaultAway) {
-  const auto cases = parse_cases(scripted, "f.yaml");
+TEST(ScenarioTable, ControlsChangeStepsByNameOrTakeTheFaultAway) {
+  const auto cases = parse_cases(scenario, "f.yaml");
   ASSERT_EQ(cases.size(), 4U);
-  EXPECT_FALSE(cases[0].script.steps[1].as_intended);
-  EXPECT_TRUE(cases[1].script.steps[1].as_intended);
-  const auto& late = cases[2].script.steps[1];
+  EXPECT_FALSE(cases[0].scenario.steps[1].as_intended);
+  EXPECT_TRUE(cases[1].scenario.steps[1].as_intended);
+  const auto& late = cases[2].scenario.steps[1];
   EXPECT_EQ(late.name, "move2");
   EXPECT_EQ(late.actual.at(0).after, "check3");
   EXPECT_FALSE(late.actual.at(0).to_blocks);
-  ASSERT_EQ(cases[3].script.steps.size(), 2U);
-  EXPECT_EQ(*cases[3].script.steps[0].intended.pick.layers, (std::vector<std::int64_t>{0}));
+  ASSERT_EQ(cases[3].scenario.steps.size(), 2U);
+  EXPECT_EQ(*cases[3].scenario.steps[0].intended.pick.layers, (std::vector<std::int64_t>{0}));
 }
 
-TEST(ScriptedCase, TheCasesGuardStandsForEveryMemory) {
-  const auto cases = parse_cases(scripted, "f.yaml");
-  EXPECT_EQ(cases[0].script.memories.at("P").guard_below, 64);
-  EXPECT_EQ(cases[0].script.memories.at("C").guard_below, 64);
-  EXPECT_EQ(cases[0].script.memories.at("C").guard_above, 128);
+TEST(ScenarioTable, TheCasesGuardStandsForEveryMemory) {
+  const auto cases = parse_cases(scenario, "f.yaml");
+  EXPECT_EQ(cases[0].scenario.memories.at("P").guard_below, 64);
+  EXPECT_EQ(cases[0].scenario.memories.at("C").guard_below, 64);
+  EXPECT_EQ(cases[0].scenario.memories.at("C").guard_above, 128);
 }
 
-TEST(ScriptedCase, WrittenAndReadAgainItIsTheSame) {
-  for (const auto& spec : parse_cases(scripted, "f.yaml")) {
+TEST(ScenarioTable, WrittenAndReadAgainItIsTheSame) {
+  for (const auto& spec : parse_cases(scenario, "f.yaml")) {
     CaseSpec plain = spec;
     plain.id = "t/again";
     const auto again = parse_cases(to_yaml(plain), "again.yaml");
-    EXPECT_EQ(again[0].script, spec.script) << to_yaml(plain);
+    EXPECT_EQ(again[0].scenario, spec.scenario) << to_yaml(plain);
     EXPECT_EQ(again[0].expected, spec.expected);
   }
 }
 
-TEST(ScriptedCase, KeysThatDoNotGoTogetherAreRefused) {
+TEST(ScenarioTable, KeysThatDoNotGoTogetherAreRefused) {
   const auto error = [](const std::string& text) {
     try {
       parse_cases("case: t/x\n" + text, "f.yaml");

@@ -1,12 +1,12 @@
 // Tables of memory, views of it, and requests.
-#include "case/catalogue/script_table.hpp"
-#include "case/catalogue/script_values.hpp"
+#include "case/catalogue/scenario_table.hpp"
+#include "case/catalogue/scenario_values.hpp"
 
 namespace kvcts::catalogue {
 
-using script::Arithmetic;
-using script::Memory;
-using script::View;
+using scenario::Arithmetic;
+using scenario::Memory;
+using scenario::View;
 
 namespace {
 
@@ -142,8 +142,8 @@ const Table<Memory>& memory_table() {
   return table;
 }
 
-const Table<script::Request>& script_request_table() {
-  using script::Request;
+const Table<scenario::Request>& scenario_request_table() {
+  using scenario::Request;
   static const Table<Request> table{
       "a request",
       {

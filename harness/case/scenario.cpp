@@ -1,10 +1,10 @@
-// The wire form of a script. Structured bindings take members apart, so a member that is added but not named here fails to
+// The wire form of a scenario. Structured bindings take members apart, so a member that is added but not named here fails to
 // compile.
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
 #include <type_traits>
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 using nlohmann::json;
 
@@ -87,7 +87,7 @@ void members(auto& v, const Step*, F f) {
 }
 
 template <class F>
-void members(auto& v, const Script*, F f) {
+void members(auto& v, const Scenario*, F f) {
   auto& [memories, requests, steps] = v;
   f("memories", memories), f("requests", requests), f("steps", steps);
 }
@@ -156,12 +156,12 @@ void unpack(const json& in, T& value) {
 
 }  // namespace
 
-json to_json(const Script& script) { return pack(script); }
+json to_json(const Scenario& scenario) { return pack(scenario); }
 
-Script script_from_json(const json& in) {
-  Script script;
-  unpack(in, script);
-  return script;
+Scenario scenario_from_json(const json& in) {
+  Scenario scenario;
+  unpack(in, scenario);
+  return scenario;
 }
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

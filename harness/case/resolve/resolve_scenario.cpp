@@ -1,4 +1,4 @@
-#include "case/resolve/resolve_script.hpp"
+#include "case/resolve/resolve_scenario.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,18 +7,18 @@
 
 #include "case/catalogue/tables.hpp"
 #include "case/resolve/model.hpp"
-#include "case/script_walk.hpp"
+#include "case/scenario_walk.hpp"
 #include "case/text.hpp"
 #include "layout/checked.hpp"
 
 namespace kvcts {
 
 using nlohmann::json;
-using script::Action;
-using script::Operation;
-using script::Script;
-using script::Step;
-using script::View;
+using scenario::Action;
+using scenario::Operation;
+using scenario::Scenario;
+using scenario::Step;
+using scenario::View;
 using text::fail;
 
 namespace {
@@ -154,22 +154,22 @@ std::string names_of(const layout::Cache& cache, const std::string& memory) {
 class Resolver {
  public:
   Resolver(const CaseSpec& spec, const catalogue::Catalogue& catalogue)
-      : script_(spec.script),
+      : scenario_(spec.scenario),
         catalogue_(catalogue),
         arch_(spec.arch),
         dtype_(spec.dtype),
         model_(model_of(spec.geometry, spec.geometry_values, catalogue)) {}
 
-  Script resolve() {
-    for (const auto& [name, memory] : script_.memories) within("memory '" + name + "'", [&, &of = name] { declare(of); });
-    script::each_action(script_, [&](Step& step, Action& action, bool intended) {
+  Scenario resolve() {
+    for (const auto& [name, memory] : scenario_.memories) within("memory '" + name + "'", [&, &of = name] { declare(of); });
+    scenario::each_action(scenario_, [&](Step& step, Action& action, bool intended) {
       within("step '" + step.name + "'" + (intended ? "" : ", actually"), [&] {
         if (intended) keep_tables(step);
         settle(action, intended);
         if (!intended) expect_meant(step, action);
       });
     });
-    return std::move(script_);
+    return std::move(scenario_);
   }
 
  private:
@@ -186,18 +186,18 @@ class Resolver {
 
   const Shape& declare(const std::string& name) {
     if (const auto known = shapes_.find(name); known != shapes_.end()) return known->second;
-    script::Memory& memory = script_.memories.at(name);
+    scenario::Memory& memory = scenario_.memories.at(name);
     Shape shape;
     shape.model = model_, shape.dtype = dtype_;
     if (!memory.view.of.empty()) {
-      const Shape& base = declare(script::memory_of(memory.view.of));
+      const Shape& base = declare(scenario::memory_of(memory.view.of));
       shape.model = base.model, shape.dtype = base.dtype;
       if (memory.view.layout.empty() && memory.view.text.empty() && memory.view.planes.empty()) {
         const std::string text = base.text;
         shape = base;
         if (const auto slash = memory.view.of.find('/'); slash != std::string::npos && !shape.cache.allocations.empty()) {
           if (!memory.view.geometry.empty() || !memory.view.dtype.empty() || !memory.view.strides.empty()) {
-            fail("one allocation of '" + script::memory_of(memory.view.of) +
+            fail("one allocation of '" + scenario::memory_of(memory.view.of) +
                  "' in another geometry, dtype or stride: say through which layout or template");
           }
           shape.cache = only(shape.cache, allocation_of(memory.view.of));
@@ -221,10 +221,10 @@ class Resolver {
   }
 
   const Shape& finish(const std::string& name, Shape shape) {
-    double bytes = static_cast<double>(script_.memories.at(name).bytes);
-    for (const auto& a : shape.cache.allocations) bytes += static_cast<double>(a.bytes + script_.memories.at(name).gap);
+    double bytes = static_cast<double>(scenario_.memories.at(name).bytes);
+    for (const auto& a : shape.cache.allocations) bytes += static_cast<double>(a.bytes + scenario_.memories.at(name).gap);
     if (bytes > most_bytes) fail(fmt_bytes(bytes) + ": expected at most 2^56 bytes; use smaller numbers");
-    if (!shape.cache.allocations.empty()) script_.memories.at(name).view.cache = layout::to_text(shape.cache);
+    if (!shape.cache.allocations.empty()) scenario_.memories.at(name).view.cache = layout::to_text(shape.cache);
     return shapes_[name] = std::move(shape);
   }
 
@@ -237,7 +237,7 @@ class Resolver {
   }
 
   std::size_t allocation_of(const std::string& place) const {
-    const std::string memory = script::memory_of(place);
+    const std::string memory = scenario::memory_of(place);
     const auto& allocations = shapes_.at(memory).cache.allocations;
     for (std::size_t i = 0; i < allocations.size(); ++i) {
       if (memory + "/" + allocations[i].name == place) return i;
@@ -246,12 +246,12 @@ class Resolver {
          (allocations.empty() ? "are none, it is raw bytes" : "are " + names_of(shapes_.at(memory).cache, memory)));
   }
 
-  bool has_memory(const std::string& place) const { return shapes_.contains(script::memory_of(place)); }
+  bool has_memory(const std::string& place) const { return shapes_.contains(scenario::memory_of(place)); }
 
   // The stretch of bytes that a name denotes, and its length.
   std::int64_t bytes_of(const std::string& place) const {
-    const std::string name = script::memory_of(place);
-    const auto& memory = script_.memories.at(name);
+    const std::string name = scenario::memory_of(place);
+    const auto& memory = scenario_.memories.at(name);
     const auto& cache = shapes_.at(name).cache;
     if (place != name) return cache.allocations[allocation_of(place)].bytes;
     if (cache.allocations.empty())
@@ -267,7 +267,7 @@ class Resolver {
   // ---- views of steps ----
 
   void settle(View& view) {
-    const std::string name = script::memory_of(view.of);
+    const std::string name = scenario::memory_of(view.of);
     Shape shape;
     shape.model = model_, shape.dtype = dtype_;
     if (has_memory(view.of)) shape = shapes_.at(name);
@@ -299,7 +299,7 @@ class Resolver {
         fail("'" + view.of + "' is declared by planes; write the planes of this view, too");
       if (numbers) {
         adjust(shape, view);
-        View declared = script_.memories.at(name).view;  // its own strides stay, unless the view has others
+        View declared = scenario_.memories.at(name).view;  // its own strides stay, unless the view has others
         for (const auto& [axis, bytes] : view.strides) declared.strides[axis] = bytes;
         for (const auto& [axis, bytes] : view.scale_strides) declared.scale_strides[axis] = bytes;
         shape.cache = make_cache(shape, declared, catalogue_);
@@ -314,9 +314,9 @@ class Resolver {
   void place(View& view, const layout::Cache& cache) const {
     expect_sane(cache);
     if (has_memory(view.of)) {
-      const std::string name = script::memory_of(view.of);
+      const std::string name = scenario::memory_of(view.of);
       const auto& own = shapes_.at(name).cache.allocations;
-      if (view.of == name && own.size() > 1 && own.size() != cache.allocations.size() && !script_.memories.at(name).pool) {
+      if (view.of == name && own.size() > 1 && own.size() != cache.allocations.size() && !scenario_.memories.at(name).pool) {
         fail("a view with " + number(cache.allocations.size()) + " allocations of '" + name + "', which has " +
              number(own.size()) + "; name one of them (" + names_of(shapes_.at(name).cache, name) +
              "), or declare it with pool: true");
@@ -382,7 +382,7 @@ class Resolver {
     const Table none;
     const Now* now = requests_.contains(action.request) ? &requests_.at(action.request) : nullptr;
     const Table* table = &none;
-    if (now && now->tables.contains(script::memory_of(view.of))) table = &now->tables.at(script::memory_of(view.of));
+    if (now && now->tables.contains(scenario::memory_of(view.of))) table = &now->tables.at(scenario::memory_of(view.of));
     const auto& ids = instead ? *instead : table->ids;
     std::vector<std::int64_t> positions = table->positions;
     for (std::size_t i = positions.size(); i < ids.size(); ++i)
@@ -400,9 +400,9 @@ class Resolver {
         if (mode.axis == layout::Axis::block) {
           for (const auto id : ids) {
             // As code computes it: an id beyond the pool has an address, too.
-            if (id != script::no_block && std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) /
-                                                  static_cast<double>(mode.step) >
-                                              8 * most_bytes) {
+            if (id != scenario::no_block && std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) /
+                                                    static_cast<double>(mode.step) >
+                                                8 * most_bytes) {
               fail("block " + number(id) + " of '" + view.of + "' would lie " +
                    fmt_bytes(static_cast<double>(id) * static_cast<double>(mode.stride) / 8) +
                    " away: expected at most 2^56 bytes");
@@ -428,7 +428,7 @@ class Resolver {
       if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes)
         fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
     }
-    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == script::no_block; })) return;
+    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == scenario::no_block; })) return;
     std::vector<std::int64_t> served;
     for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
     const auto serves = [&](std::int64_t token) {
@@ -451,8 +451,8 @@ class Resolver {
   void expect_fits(const std::string& place, std::int64_t bytes, std::int64_t count) const {
     constexpr double most = 1 << 28;
     if (!has_memory(place) || static_cast<double>(bytes) * static_cast<double>(count) <= most) return;
-    const auto* memory = &script_.memories.at(script::memory_of(place));
-    while (!memory->view.of.empty()) memory = &script_.memories.at(script::memory_of(memory->view.of));
+    const auto* memory = &scenario_.memories.at(scenario::memory_of(place));
+    while (!memory->view.of.empty()) memory = &scenario_.memories.at(scenario::memory_of(memory->view.of));
     if (memory->sparse)
       fail("'" + place + "' is sparse, and exists only where it is touched: expected at most 2^28 bytes, found " +
            number(bytes) + " x " + number(count));
@@ -489,15 +489,15 @@ class Resolver {
       if (*picks) picked *= static_cast<double>((*picks)->size());
     }
     if (picked > most_elements) fail("an output of " + fmt_count(picked) + " elements: expected at most 2^27; pick fewer");
-    const auto request = script_.requests.find(action.request);
-    const std::int64_t tokens = action.pick.tokens                  ? static_cast<std::int64_t>(action.pick.tokens->size())
-                                : request == script_.requests.end() ? 0
-                                                                    : request->second.tokens;
+    const auto request = scenario_.requests.find(action.request);
+    const std::int64_t tokens = action.pick.tokens                    ? static_cast<std::int64_t>(action.pick.tokens->size())
+                                : request == scenario_.requests.end() ? 0
+                                                                      : request->second.tokens;
     if (tokens > most) fail("an output of " + number(tokens) + " tokens: expected at most " + number(most) + "; pick some");
   }
 
   void settle_memory(Action& action) {
-    const std::string name = script::memory_of(action.memory);
+    const std::string name = scenario::memory_of(action.memory);
     const auto& cache = shapes_.at(name).cache;
     if (action.memory != name) allocation_of(action.memory);
     if (action.bytes > 0 || action.to_offset != 0) bytes_of(action.memory);
@@ -559,7 +559,7 @@ class Resolver {
   // The tables at each step of the intended sequence.
   void keep_tables(const Step& step) {
     if (requests_.empty()) {
-      for (const auto& [name, request] : script_.requests) {
+      for (const auto& [name, request] : scenario_.requests) {
         auto& now = requests_[name];
         now.tokens = request.tokens, now.first_token = request.first_token;
         for (const auto& [memory, ids] : request.blocks) {
@@ -586,7 +586,7 @@ class Resolver {
         blocked = blocked || mode.axis == layout::Axis::block || mode.axis == layout::Axis::slot;
     }
     if (!blocked) return;
-    const std::string name = script::memory_of(view.of);
+    const std::string name = scenario::memory_of(view.of);
     const auto& now = requests_.at(action.request);
     const auto known = now.tables.find(name);
     if (known == now.tables.end() && !instead) {
@@ -595,7 +595,7 @@ class Resolver {
     }
     const auto& ids = instead ? *instead : known->second.ids;
     for (const auto id : ids) {
-      if (id != script::no_block && (id < 0 || id >= blocks)) {
+      if (id != scenario::no_block && (id < 0 || id >= blocks)) {
         fail("request '" + action.request + "' has block " + number(id) + " in memory '" + name + "': expected ids in 0.." +
              number(blocks - 1) + " (what the code did with a wrong one belongs under 'actually')");
       }
@@ -614,7 +614,7 @@ class Resolver {
     std::map<std::string, Table> tables;
   };
 
-  Script script_;
+  Scenario scenario_;
   const catalogue::Catalogue& catalogue_;
   std::string arch_, dtype_;
   Model model_;
@@ -624,7 +624,7 @@ class Resolver {
 
 }  // namespace
 
-Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+Scenario resolve_scenario(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
   return Resolver(spec, catalogue).resolve();
 }
 

@@ -9,7 +9,7 @@
 #include "scene/arena.hpp"
 #include "scene/truth/truth.hpp"
 
-namespace kvcts::script::testing {
+namespace kvcts::scenario::testing {
 
 inline layout::Scheme plain(layout::Dtype dtype) { return {std::string(layout::name(dtype)), dtype, {}, {}}; }
 
@@ -30,10 +30,10 @@ inline View raw(const std::string& of) {
 }
 
 /// All of a memory, as declared.
-inline View whole(const Script& script, const std::string& memory) {
+inline View whole(const Scenario& scenario, const std::string& memory) {
   View view;
   view.of = memory;
-  view.cache = script.memories.at(memory).view.cache;
+  view.cache = scenario.memories.at(memory).view.cache;
   return view;
 }
 
@@ -54,30 +54,30 @@ inline Action action(Operation op, const std::string& request = {}) {
   return out;
 }
 
-inline Action write(const Script& script, const std::string& request, const std::string& to) {
+inline Action write(const Scenario& scenario, const std::string& request, const std::string& to) {
   Action out = action(Operation::write, request);
-  out.to = {whole(script, to)};
+  out.to = {whole(scenario, to)};
   return out;
 }
 
-inline Action move(const Script& script, const std::string& request, const std::string& from, const std::string& to) {
+inline Action move(const Scenario& scenario, const std::string& request, const std::string& from, const std::string& to) {
   Action out = action(Operation::move, request);
-  out.from = {whole(script, from)};
-  out.to = {whole(script, to)};
+  out.from = {whole(scenario, from)};
+  out.to = {whole(scenario, to)};
   return out;
 }
 
-inline void add(Script& script, Action action) {
+inline void add(Scenario& scenario, Action action) {
   Step step;
-  step.name = std::string(name(action.op)) + std::to_string(script.steps.size() + 1);
+  step.name = std::string(name(action.op)) + std::to_string(scenario.steps.size() + 1);
   if (action.op == Operation::read && action.output.empty()) action.output = step.name;
   step.intended = std::move(action);
-  script.steps.push_back(std::move(step));
+  scenario.steps.push_back(std::move(step));
 }
 
-/// A painted script, and its bytes.
+/// A painted scenario, and its bytes.
 struct Painted {
-  explicit Painted(const Script& s) : script(s), arena(script), truth(paint(script, arena, names)) {}
+  explicit Painted(const Scenario& s) : scenario(s), arena(scenario), truth(paint(scenario, arena, names)) {}
   Painted(const Painted&) = delete;
 
   int backing(const std::string& name) const {
@@ -113,10 +113,10 @@ struct Painted {
   }
 
   static constexpr std::uint64_t seed = 7;
-  Script script;
+  Scenario scenario;
   Names names;
   Arena arena;
   Truth truth;
 };
 
-}  // namespace kvcts::script::testing
+}  // namespace kvcts::scenario::testing

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
 namespace kvcts::cli {
 
-std::vector<std::string> script_lines(const script::Script& script);
+std::vector<std::string> scenario_lines(const scenario::Scenario& scenario);
 
 }  // namespace kvcts::cli

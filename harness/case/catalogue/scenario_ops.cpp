@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <functional>
 
-#include "case/catalogue/script_table.hpp"
-#include "case/catalogue/script_values.hpp"
+#include "case/catalogue/scenario_table.hpp"
+#include "case/catalogue/scenario_values.hpp"
 
 namespace kvcts::catalogue {
 
-using script::Action;
-using script::Picks;
-using script::Selection;
+using scenario::Action;
+using scenario::Picks;
+using scenario::Selection;
 
 namespace {
 
@@ -190,7 +190,7 @@ const std::vector<std::string>& subjects() {
 
 Op op(const std::string& name, std::string doc, Fields fields, std::function<void(const Action&, const Node&)> check = {},
       Action initial = {}) {
-  initial.op = script::operation_from_name(name);
+  initial.op = scenario::operation_from_name(name);
   const auto rules = [check](bool actual) {
     return [check, actual](const Action& action, const Node& node) {
       if (actual && !action.after.empty() && !action.before.empty())

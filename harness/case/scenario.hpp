@@ -3,7 +3,7 @@
 // harness/scene/machine runs the actual one. The diagnosis sees the intended sequence, the bytes and the events, never what
 // `actually` says.
 //
-// Keys, units and defaults: catalogue/script_table.cpp, and catalogue/case_reference.md in prose. resolve_script()
+// Keys, units and defaults: catalogue/scenario_table.cpp, and catalogue/case_reference.md in prose. resolve_scenario()
 // (case/resolve_script.hpp) fills in what is marked "resolved"; to_json() (below) carries everything from the supervisor to
 // the checker.
 #pragma once
@@ -17,7 +17,7 @@
 
 #include "case/operation.hpp"
 
-namespace kvcts::script {
+namespace kvcts::scenario {
 
 /// Width in which code computes addresses through a view. The result of each product (or of the sum) is cut to `bits`, in
 /// elements of the plane or in bytes, and read back signed or unsigned; everything after that is 64 bits wide.
@@ -153,16 +153,16 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-struct Script {
+struct Scenario {
   std::map<std::string, Memory> memories;
   std::map<std::string, Request> requests;
   std::vector<Step> steps;
   bool empty() const { return steps.empty(); }
-  bool operator==(const Script&) const = default;
+  bool operator==(const Scenario&) const = default;
 };
 
-/// Everything, for transport. Case files have a separate form: catalogue/script_table.hpp.
-nlohmann::json to_json(const Script& script);
-Script script_from_json(const nlohmann::json& json);  ///< throws nlohmann::json::exception
+/// Everything, for transport. Case files have a separate form: catalogue/scenario_table.hpp.
+nlohmann::json to_json(const Scenario& scenario);
+Scenario scenario_from_json(const nlohmann::json& json);  ///< throws nlohmann::json::exception
 
-}  // namespace kvcts::script
+}  // namespace kvcts::scenario

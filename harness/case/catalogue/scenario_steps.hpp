@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "case/catalogue/fields.hpp"
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
 namespace kvcts::catalogue {
 
-Codec<std::vector<script::Step>> steps_codec();
+Codec<std::vector<scenario::Step>> steps_codec();
 
 }  // namespace kvcts::catalogue

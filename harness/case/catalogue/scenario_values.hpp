@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "case/catalogue/fields.hpp"
-#include "case/script.hpp"
+#include "case/scenario.hpp"
 
 namespace kvcts::catalogue {
 
@@ -76,12 +76,12 @@ Codec<std::string> pattern();
 /// A word is short for {key: word}.
 Codec<std::map<std::string, std::string>> store_key();
 /// "int32", "uint16", or the mapping.
-Codec<script::Arithmetic> arithmetic();
+Codec<scenario::Arithmetic> arithmetic();
 /// "P" is short for {of: P}.
-Codec<script::View> view();
-bool is_plain(const script::View& view);
+Codec<scenario::View> view();
+bool is_plain(const scenario::View& view);
 /// Raw bytes of a memory with one allocation, or of an allocation.
-Codec<std::vector<script::View>> place();
+Codec<std::vector<scenario::View>> place();
 /// Axis -> bytes.
 Codec<std::map<std::string, std::int64_t>> strides_codec();
 

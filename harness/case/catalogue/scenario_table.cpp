@@ -1,20 +1,20 @@
-#include "case/catalogue/script_table.hpp"
+#include "case/catalogue/scenario_table.hpp"
 
 #include <algorithm>
 #include <functional>
 #include <set>
 
-#include "case/catalogue/script_steps.hpp"
-#include "case/catalogue/script_values.hpp"
-#include "case/script_walk.hpp"
+#include "case/catalogue/scenario_steps.hpp"
+#include "case/catalogue/scenario_values.hpp"
+#include "case/scenario_walk.hpp"
 
 namespace kvcts::catalogue {
 
-using script::Action;
-using script::Memory;
-using script::Script;
-using script::Step;
-using script::View;
+using scenario::Action;
+using scenario::Memory;
+using scenario::Scenario;
+using scenario::Step;
+using scenario::View;
 
 namespace {
 
@@ -34,7 +34,7 @@ json one_key_of(const char* suffix) {
                                       {"properties", std::move(properties)}}})}};
 }
 
-using Requests = std::map<std::string, script::Request>;
+using Requests = std::map<std::string, scenario::Request>;
 
 /// Requests that say no generation get one each that no other has, in the order of their names.
 void give_own_content(Requests& requests, const std::function<bool(const std::string&)>& says) {
@@ -50,7 +50,7 @@ void give_own_content(Requests& requests, const std::function<bool(const std::st
 }
 
 Codec<Requests> requests_codec() {
-  const auto plain = by_reference(named(object<script::Request>(script_request_table)), "request");
+  const auto plain = by_reference(named(object<scenario::Request>(scenario_request_table)), "request");
   Codec<Requests> out = plain;
   out.read = [plain](const Node& node) {
     Requests requests = plain.read(node);
@@ -71,22 +71,22 @@ Codec<Requests> requests_codec() {
 
 }  // namespace
 
-const Table<Script>& script_table() {
-  static const Table<Script> table{
+const Table<Scenario>& scenario_table() {
+  static const Table<Scenario> table{
       "a script",
       {
-          required("memory", &Script::memories, by_reference(named(object<Memory>(memory_table)), "memory"),
+          required("memory", &Scenario::memories, by_reference(named(object<Memory>(memory_table)), "memory"),
                    "name -> memory"),
-          optional("requests", &Script::requests, requests_codec(), "name -> request"),
-          required("steps", &Script::steps, steps_codec(), "what is done, in order"),
+          optional("requests", &Scenario::requests, requests_codec(), "name -> request"),
+          required("steps", &Scenario::steps, steps_codec(), "what is done, in order"),
       },
-      check_script};
+      check_scenario};
   return table;
 }
 
-json script_definitions() {
+json scenario_definitions() {
   json out{{"memory", schema(memory_table())},
-           {"request", schema(script_request_table())},
+           {"request", schema(scenario_request_table())},
            {"step", one_key_of("")},
            {"action", one_key_of("-actual")}};
   const json pick{{"type", json::array({"integer", "string"})}};
@@ -126,15 +126,15 @@ json script_definitions() {
   return out;
 }
 
-void check_script(const Script& script, const Node& document) {
+void check_scenario(const Scenario& scenario, const Node& document) {
   const Node* steps = document.find("steps");
   std::vector<std::string> memories, requests, names, places;
-  for (const auto& [name, memory] : script.memories) memories.push_back(name);
-  for (const auto& [name, request] : script.requests) requests.push_back(name);
-  for (const Step& step : script.steps) names.push_back(step.name);
+  for (const auto& [name, memory] : scenario.memories) memories.push_back(name);
+  for (const auto& [name, request] : scenario.requests) requests.push_back(name);
+  for (const Step& step : scenario.steps) names.push_back(step.name);
   places = memories;
-  script::each_action(script, [&](const Step&, const Action& action, bool) {
-    if (action.op == script::Operation::read) places.push_back(action.output);
+  scenario::each_action(scenario, [&](const Step&, const Action& action, bool) {
+    if (action.op == scenario::Operation::read) places.push_back(action.output);
   });
   const auto expect = [](const Node& at, const std::string& what, const std::string& name,
                          const std::vector<std::string>& known) {
@@ -147,38 +147,38 @@ void check_script(const Script& script, const Node& document) {
     const Node* found = mapping ? mapping->find(key) : nullptr;
     return found ? *found : otherwise;
   };
-  for (const auto& [name, memory] : script.memories) {
+  for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.of.empty()) continue;
     const Node& at = line_of(document.find("memory"), name, document);
     std::set<std::string> seen{name};
     const Memory* up = &memory;
     while (!up->view.of.empty()) {
-      const std::string of = script::memory_of(up->view.of);
+      const std::string of = scenario::memory_of(up->view.of);
       expect(at, "memory", of, memories);
       if (!seen.insert(of).second)
         throw Error(at.where() + ": expected 'of' to lead to a memory with bytes, found a cycle through '" + of +
                     "'; give one of them its own bytes");
-      up = &script.memories.at(of);
+      up = &scenario.memories.at(of);
     }
   }
-  for (const auto& [name, request] : script.requests) {
+  for (const auto& [name, request] : scenario.requests) {
     for (const auto& [memory, ids] : request.blocks)
       expect(line_of(document.find("requests"), name, document), "memory", memory, memories);
   }
-  for (std::size_t i = 0; i < script.steps.size(); ++i) {
-    const Step& step = script.steps[i];
+  for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
+    const Step& step = scenario.steps[i];
     const Node& at = steps && i < steps->items.size() ? steps->items[i] : document;
     const auto check = [&](const Action& action) {
       if (!action.request.empty()) expect(at, "request", action.request, requests);
-      if (!action.memory.empty()) expect(at, "memory", script::memory_of(action.memory), places);
+      if (!action.memory.empty()) expect(at, "memory", scenario::memory_of(action.memory), places);
       for (const auto* views : {&action.from, &action.to}) {
-        for (const View& view : *views) expect(at, "memory", script::memory_of(view.of), places);
+        for (const View& view : *views) expect(at, "memory", scenario::memory_of(view.of), places);
       }
       for (const auto& [memory, ids] : action.blocks) expect(at, "memory", memory, memories);
       for (const auto* other : {&action.after, &action.before}) {
         if (!other->empty()) expect(at, "step", *other, names);
       }
-      if (action.op == script::Operation::read && script.memories.contains(action.output)) {
+      if (action.op == scenario::Operation::read && scenario.memories.contains(action.output)) {
         throw Error(at.where() + ": expected an unused output name, found '" + action.output +
                     "', which is a memory; rename one of them");
       }
@@ -188,13 +188,13 @@ void check_script(const Script& script, const Node& document) {
   }
 }
 
-Script script_from_yaml(std::string_view text, const std::string& name) {
+Scenario scenario_from_yaml(std::string_view text, const std::string& name) {
   const auto documents = parse_yaml(text, name);
   if (documents.size() != 1)
     throw Error(name + ":1: expected one document, found " + std::to_string(documents.size()) + "; write one script");
-  return read(script_table(), documents.front());
+  return read(scenario_table(), documents.front());
 }
 
-json script_document(const Script& script) { return write(script_table(), script); }
+json scenario_document(const Scenario& scenario) { return write(scenario_table(), scenario); }
 
 }  // namespace kvcts::catalogue
