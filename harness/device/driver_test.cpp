@@ -79,7 +79,7 @@ int dies_of(const char* kernel, Status expected) {
   if (d == nullptr) return 2;
   Gpu gpu(*d);
   OwnStream stream(gpu);
-  Buffer word(gpu, 4);
+  DeviceBuffer word(gpu, 4);
   check(*d, d->set_words(word.address(), 0, 1, stream), "clearing");
   gpu.launch(kernel, cuda::HangArgs{static_cast<volatile cuda::u32*>(word.pointer()), 8}, 1, stream);
   try {

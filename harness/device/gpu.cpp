@@ -137,7 +137,7 @@ void Gpu::canary() {
   const auto plan = cuda::plan_rows(content, plane, {}, 0, 0, bytes);
   make_current();
   OwnStream stream(*this);
-  Buffer memory(*this, bytes), tables(*this, plan.tables.bytes().size());
+  DeviceBuffer memory(*this, bytes), tables(*this, plan.tables.bytes().size());
   std::vector<std::uint8_t> poison(bytes);
   kernels::fill_poison(1, 0, poison);
   memory.write(poison, stream);

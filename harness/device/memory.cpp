@@ -201,7 +201,7 @@ std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint6
   return std::make_unique<DeviceMemory>(gpu, bytes);
 }
 
-void Buffer::write(std::span<const std::uint8_t> from, Stream stream) {
+void DeviceBuffer::write(std::span<const std::uint8_t> from, Stream stream) {
   if (from.size() > bytes_)
     throw Error{status::invalid_value,
                 "writing " + std::to_string(from.size()) + " bytes into a buffer of " + std::to_string(bytes_)};
@@ -209,7 +209,7 @@ void Buffer::write(std::span<const std::uint8_t> from, Stream stream) {
     check(gpu_.driver(), gpu_.driver().copy_in(address(), from.data(), from.size(), stream), "copying to the device");
 }
 
-void Buffer::read(std::span<std::uint8_t> to, Stream stream) const {
+void DeviceBuffer::read(std::span<std::uint8_t> to, Stream stream) const {
   if (to.size() > bytes_)
     throw Error{status::invalid_value,
                 "reading " + std::to_string(to.size()) + " bytes of a buffer of " + std::to_string(bytes_)};

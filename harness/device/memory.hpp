@@ -43,9 +43,9 @@ class Allocation {
 std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint64_t bytes, void* existing = nullptr);
 
 /// Plain device memory for tables, results and tests, readable up to the next 16-byte boundary past its end.
-class Buffer {
+class DeviceBuffer {
  public:
-  Buffer(const Gpu& gpu, std::uint64_t bytes)
+  DeviceBuffer(const Gpu& gpu, std::uint64_t bytes)
       : gpu_(gpu), bytes_(bytes), memory_(allocate(gpu, MemoryKind::device, bytes / 16 * 16 + 16)) {}
   void* pointer() const { return reinterpret_cast<void*>(memory_->address()); }
   Address address() const { return memory_->address(); }

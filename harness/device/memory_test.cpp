@@ -56,7 +56,7 @@ TEST(Memory, EveryKindCarriesBytesAndKernels) {
         EXPECT_EQ(memory->host(), nullptr);
         check(d, d.copy_in(memory->address(), out.data(), bytes, stream), "in");
       }
-      Buffer sum(gpu(), 8);
+      DeviceBuffer sum(gpu(), 8);
       check(d, d.set_bytes(sum.address(), 0, 8, stream), "clearing");
       gpu().launch("kvcts_digest",
                    cuda::DigestArgs{reinterpret_cast<const cuda::u8*>(memory->address()), bytes,

@@ -41,13 +41,13 @@ RegionWork::RegionWork(Gpu& gpu, const Image& image, Stream stream)
     cuda::RowsPlan plan =
         cuda::plan_rows(image.content, plane, image.key, image.unblocked_generation, image.base, image.bytes);
     in_place_ = in_place_ && !plan.by_code;
-    Buffer tables(gpu, plan.tables.bytes().size());
+    DeviceBuffer tables(gpu, plan.tables.bytes().size());
     tables.write(plan.tables.bytes(), stream);
     rows_.push_back({std::move(plan), std::move(tables)});
   }
   const auto poison = [&](std::span<const cuda::Range> ranges) {
     cuda::PoisonPlan plan = cuda::plan_poison(ranges, image.poison, image.bytes);
-    Buffer tables(gpu, plan.tables.bytes().size());
+    DeviceBuffer tables(gpu, plan.tables.bytes().size());
     tables.write(plan.tables.bytes(), stream);
     return std::make_unique<Poison>(Poison{std::move(plan), std::move(tables)});
   };
@@ -68,7 +68,7 @@ void RegionWork::fill(Address memory, Stream stream) {
 void RegionWork::launch_check(Address memory, const cuda::Probe& probe, Stream stream) {
   void* at = reinterpret_cast<void*>(memory);
   if (!in_place_) {
-    if (!beside_) beside_ = std::make_unique<Buffer>(gpu_, image_.bytes);
+    if (!beside_) beside_ = std::make_unique<DeviceBuffer>(gpu_, image_.bytes);
     fill(beside_->address(), stream);
     const cuda::CompareArgs args{static_cast<const cuda::u8*>(at), static_cast<const cuda::u8*>(beside_->pointer()),
                                  image_.bytes, probe};

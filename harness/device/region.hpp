@@ -43,11 +43,11 @@ class RegionWork {
  private:
   struct Rows {
     cuda::RowsPlan plan;
-    Buffer tables;
+    DeviceBuffer tables;
   };
   struct Poison {
     cuda::PoisonPlan plan;
-    Buffer tables;
+    DeviceBuffer tables;
   };
   void launch_check(Address memory, const cuda::Probe& probe, Stream stream);
   cuda::Findings findings(Stream stream);
@@ -57,8 +57,8 @@ class RegionWork {
   bool in_place_{true};
   std::vector<Rows> rows_;
   std::unique_ptr<Poison> all_, free_;
-  Buffer found_, list_;
-  std::unique_ptr<Buffer> beside_;
+  DeviceBuffer found_, list_;
+  std::unique_ptr<DeviceBuffer> beside_;
 };
 
 }  // namespace kvcts::device

@@ -25,7 +25,7 @@ TEST(Streams, AReaderWithoutAnEventReadsWhatIsNotThereYet) {
   const Driver& d = gpu().driver();
   OwnStream producer(gpu()), reader(gpu());
   OwnEvent written(gpu());
-  Buffer cache(gpu(), 256);
+  DeviceBuffer cache(gpu(), 256);
   Flag go;
   check(d, d.set_bytes(cache.address(), 0x11, 256, producer), "before");
   gpu().synchronize(producer);
@@ -48,7 +48,7 @@ TEST(Streams, AReaderWithoutAnEventReadsWhatIsNotThereYet) {
 
 TEST(Streams, ASpinIsBounded) {
   OwnStream stream(gpu());
-  Buffer passed(gpu(), 8);
+  DeviceBuffer passed(gpu(), 8);
   check(gpu().driver(), gpu().driver().set_bytes(passed.address(), 0, 8, stream), "clearing");
   gpu().launch("kvcts_spin", cuda::SpinArgs{nullptr, second / 100, static_cast<cuda::u64*>(passed.pointer())}, 1, stream);
   std::uint64_t count = 0;
@@ -64,12 +64,13 @@ TEST(Graphs, AReplayUsesTheTablesOfItsCapture) {
   if (d.instantiate == nullptr) GTEST_SKIP() << "this driver cannot instantiate graphs with flags (CUDA 11.4)";
   OwnStream stream(gpu());
   constexpr std::uint64_t row = 32, slots = 4, blocks = 3;
-  Buffer cache(gpu(), blocks * slots * row), rows(gpu(), slots * row), table(gpu(), 8), other(gpu(), 8), first(gpu(), 16);
+  DeviceBuffer cache(gpu(), blocks * slots * row), rows(gpu(), slots * row), table(gpu(), 8), other(gpu(), 8),
+      first(gpu(), 16);
   std::vector<std::uint8_t> content(blocks * slots * row), out(slots * row);
   for (std::size_t k = 0; k < content.size(); ++k) content[k] = static_cast<std::uint8_t>(k / (slots * row) + 1);
   const std::int32_t zero[2]{0, 0}, one[2]{1, 1}, two[2]{2, 2};
   const std::uint64_t prefix[2]{0, slots};
-  const auto put = [&](Buffer& to, const void* from, std::size_t bytes) {
+  const auto put = [&](DeviceBuffer& to, const void* from, std::size_t bytes) {
     to.write({static_cast<const std::uint8_t*>(from), bytes}, stream);
     gpu().synchronize(stream);
   };

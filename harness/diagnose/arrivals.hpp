@@ -57,7 +57,7 @@ class Arrivals {
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
   /// What is wrong, where lower() has it, and what need not be compared there.
-  scenario::Arrived told(const scenario::Arena& arena, const Crop& crop = {}) const;
+  scenario::Arrived told(const scenario::AddressSpace& space, const Crop& crop = {}) const;
   /// What a search about these bytes plays.
   Crop crop() const;
   /// Of the region that was added as this number, ascending; right bytes where nothing belongs are in none. More than
@@ -81,7 +81,8 @@ class Arrivals {
   void cut_output(Region& region);
   void cut_row(Region& region, const Arrival& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
-  scenario::Patch patch(const Region& region, const Arrival& one, scenario::Place at, const scenario::Arena& arena) const;
+  scenario::Patch patch(const Region& region, const Arrival& one, scenario::BufferAddress at,
+                        const scenario::AddressSpace& space) const;
   /// Wrong, and from nowhere that is known.
   static bool is_unknown(const Arrival& one);
   static Provenance at_sight(const Region& region, const Arrival& one);

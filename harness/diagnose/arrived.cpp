@@ -18,45 +18,44 @@ void apply(const Patch& patch, Bytes& bytes, const Bytes& right) {
   std::vector<std::uint8_t> in(static_cast<std::size_t>(patch.bytes));
   switch (patch.is) {
     case Patch::Is::content:
-      right.read(patch.from.backing, patch.from.offset, patch.bytes, in.data());
+      right.read(patch.from.buffer, patch.from.offset, patch.bytes, in.data());
       break;
     case Patch::Is::lies:
-      bytes.read(patch.from.backing, patch.from.offset, patch.bytes, in.data());
+      bytes.read(patch.from.buffer, patch.from.offset, patch.bytes, in.data());
       break;
     case Patch::Is::before:
       for (std::size_t i = 0; i < in.size(); ++i)
-        in[i] = bytes.fresh(patch.from.backing, patch.from.offset + static_cast<std::int64_t>(i));
+        in[i] = bytes.fresh(patch.from.buffer, patch.from.offset + static_cast<std::int64_t>(i));
       break;
     case Patch::Is::constant:
       std::ranges::fill(in, patch.value.at(0));
       break;
     case Patch::Is::changed:
-      right.read(patch.at.backing, patch.at.offset, patch.bytes, in.data());
+      right.read(patch.at.buffer, patch.at.offset, patch.bytes, in.data());
       for (std::size_t i = 0; i < in.size(); ++i) in[i] ^= patch.value.at(i);
       break;
   }
-  bytes.write(patch.at.backing, patch.at.offset, patch.bytes, in.data());
+  bytes.write(patch.at.buffer, patch.at.offset, patch.bytes, in.data());
 }
 
 /// Who the patches say lies where; what they do not reach is as it must be.
 class Brought {
  public:
-  Brought(const std::vector<Patch>& patches, const std::function<Who(const Place&)>& right) {
+  Brought(const std::vector<Patch>& patches, const std::function<Who(const BufferAddress&)>& right) {
     for (const Patch& patch : patches) {
       for (std::int64_t i = 0; i < patch.bytes; ++i) {
-        const Place from{patch.from.backing, patch.from.offset + i};
+        const BufferAddress from{patch.from.buffer, patch.from.offset + i};
         Who who;
         if (patch.is == Patch::Is::content) who = right(from);
         if (patch.is == Patch::Is::lies) who = at(from).value_or(right(from));
-        if (patch.is == Patch::Is::before)
-          who.kind = Who::Kind::poison, who.backing = from.backing, who.offset = from.offset;
+        if (patch.is == Patch::Is::before) who.kind = Who::Kind::poison, who.buffer = from.buffer, who.offset = from.offset;
         if (patch.is == Patch::Is::constant) who.kind = Who::Kind::constant, who.byte = patch.value.at(0);
-        who_[{patch.at.backing, patch.at.offset + i}] = who;
+        who_[{patch.at.buffer, patch.at.offset + i}] = who;
       }
     }
   }
-  std::optional<Who> at(const Place& place) const {
-    const auto found = who_.find({place.backing, place.offset});
+  std::optional<Who> at(const BufferAddress& place) const {
+    const auto found = who_.find({place.buffer, place.offset});
     return found == who_.end() ? std::nullopt : std::optional(found->second);
   }
 
@@ -71,33 +70,35 @@ class Brought {
 
 }  // namespace
 
-Explanation explain(const Scenario& scenario, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
   Names names;
-  Truth truth = paint(scenario, arena, names);
+  Truth truth = paint(scenario, space, names);
   truth.checks.back().any = arrived.any;
-  Expectation expectation(truth, arena, names, seed);
-  const Tape tape = record(scenario, arena, actual_sequence(scenario));
+  Expectation expectation(truth, space, names, seed);
+  const Tape tape = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(tape, seed, passes);
   seen.counted = false;
   for (auto& checks : seen.bytes) {
     const Bytes right = checks.back();
     for (const Patch& patch : arrived.patches) apply(patch, checks.back(), right);
   }
-  const Mismatch mismatch = compare(seen, truth, expectation, arena);
+  const Mismatch mismatch = compare(seen, truth, expectation, space);
   if (!mismatch.any()) return {};
   const Checkpoint& end = *expectation.at(seen.checks.back());
-  const auto right = [&](const Place& place) { return names.at(expectation.id(end, place.backing, place.offset, names)); };
+  const auto right = [&](const BufferAddress& place) {
+    return names.at(expectation.id(end, place.buffer, place.offset, names));
+  };
   const Brought brought(arrived.patches, right);
   const Clues clues = find_clues(
-      seen, mismatch, expectation, arena, names,
-      [&](const Who& must, int backing, std::int64_t offset) { return brought.at({backing, offset}).value_or(must); });
+      seen, mismatch, expectation, space, names,
+      [&](const Who& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
   constexpr std::int64_t few = 4;  // wrong bytes that nothing had: any step could be said to have moved them
   const bool stray = clues.unknown == clues.wrong && clues.wrong < few;
   if (clues.unknown > 0 && (!arrived.real || stray)) return {};  // no step moves content that nothing had
   return explain(
-      {scenario, arena, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
+      {scenario, space, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
 }
 
 }  // namespace kvcts::scenario

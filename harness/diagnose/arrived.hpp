@@ -20,10 +20,10 @@ struct Patch {
     constant,  ///< `value`, one byte
     changed,   ///< what must be here, exclusive or `value`
   };
-  Place at;
+  BufferAddress at;
   std::int64_t bytes{0};
   Is is{};
-  Place from{};
+  BufferAddress from{};
   std::vector<std::uint8_t> value{};
 };
 
@@ -35,7 +35,7 @@ struct Arrived {
 };
 
 /// Names the cause. Throws std::runtime_error when the steps cannot be played.
-Explanation explain(const Scenario& scenario, const Arena& arena, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims = {});
 
 }  // namespace kvcts::scenario

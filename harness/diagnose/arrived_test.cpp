@@ -17,12 +17,12 @@ const Scenario& told() {
 constexpr std::int64_t block = std::int64_t{4} * 2 * 32 * 2;
 
 Explanation of(const Patch& patch) {
-  const Arena arena(told());
-  return explain(told(), arena, {{patch}, {}}, 1);
+  const AddressSpace space(told());
+  return explain(told(), space, {{patch}, {}}, 1);
 }
 
-Place in_c(std::int64_t offset) {
-  Place place = Arena(told()).place("C/kv.L0");
+BufferAddress in_c(std::int64_t offset) {
+  BufferAddress place = AddressSpace(told()).place("C/kv.L0");
   place.offset += offset;
   return place;
 }

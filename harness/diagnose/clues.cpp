@@ -14,24 +14,24 @@ namespace {
 bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
 
 // Content, or poison from elsewhere: a step may have moved bytes from before the first write.
-bool brought(const Who& who, int backing, std::int64_t offset) {
-  return content(who) || (who.kind == Who::Kind::poison && (who.backing != backing || who.offset != offset));
+bool brought(const Who& who, int buffer, std::int64_t offset) {
+  return content(who) || (who.kind == Who::Kind::poison && (who.buffer != buffer || who.offset != offset));
 }
 
 /// What was to be erased and is still there: content, or the bytes from before.
 bool erased_late(const Clue& clue) { return clue.untouched || content(clue.is); }
 
-std::uint64_t signature_of(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
+std::uint64_t signature_of(const Observation& o, std::size_t check, int buffer, std::int64_t offset) {
   std::uint64_t out = 0;
-  for (const auto& checks : o.bytes) out = extend_signature(out, checks[check].at(backing, offset));
+  for (const auto& checks : o.bytes) out = extend_signature(out, checks[check].at(buffer, offset));
   return out;
 }
 
-bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
+bool fresh_in_every_pass(const Observation& o, std::size_t check, int buffer, std::int64_t offset) {
   bool fresh = true;
   for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
     const Bytes& bytes = o.bytes[pass][check];
-    fresh = bytes.at(backing, offset) == bytes.fresh(backing, offset);
+    fresh = bytes.at(buffer, offset) == bytes.fresh(buffer, offset);
   }
   return fresh;
 }
@@ -43,15 +43,15 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
   return h ^ (h >> 32);
 }
 
-Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed)
+Namer::Namer(const Observation& observation, Names& names, const AddressSpace& space, std::uint64_t seed)
     : observation_(observation), names_(names) {
   // Everything that was ever meant to be somewhere, and the poison of every byte.
-  for (const Backing& b : arena.backings()) {
+  for (const Buffer& b : space.buffers()) {
     if (b.sparse) continue;
     for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i)
-      names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
+      names.intern({.kind = Who::Kind::poison, .buffer = b.ordinal, .offset = i});
   }
-  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
+  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, space.buffers(), seed, pass);
   std::vector<Id> ids;
   names_.each([&](Id id) {
     const auto kind = names_.at(id).kind;
@@ -70,9 +70,9 @@ Namer::Namer(const Observation& observation, Names& names, const Arena& arena, s
   }
 }
 
-Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
+Who Namer::who(std::size_t check, int buffer, std::int64_t offset) const {
   std::array<std::uint8_t, naming_passes> seen{};
-  for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(backing, offset);
+  for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(buffer, offset);
   std::uint64_t signature = 0;
   for (int pass = 0; pass < first_passes; ++pass)
     signature = extend_signature(signature, seen[static_cast<std::size_t>(pass)]);
@@ -94,10 +94,10 @@ Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expecta
   std::set<std::pair<std::size_t, int>> seen;
   for (const WrongRange& range : mismatch.ranges) {
     numbers += static_cast<std::size_t>(range.end - range.begin);
-    if (!seen.emplace(range.check, range.backing).second) continue;
+    if (!seen.emplace(range.check, range.buffer).second) continue;
     // Also of the right numbers: theirs may be the one that was taken.
     const Checkpoint* check = expectation.at(o.checks[range.check]);
-    for (const auto& [number, ids] : check->images[static_cast<std::size_t>(range.backing)].pages()) {
+    for (const auto& [number, ids] : check->images[static_cast<std::size_t>(range.buffer)].pages()) {
       for (const Id id : *ids) {
         const Who who = names.at(id);
         if (who.kind == Who::Kind::number && who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
@@ -124,11 +124,11 @@ void Rescaled::each_of(const Who& number, F&& f) const {
   }
 }
 
-std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_t check, int backing, std::int64_t offset) {
+std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_t check, int buffer, std::int64_t offset) {
   if (must.kind != Who::Kind::number) return std::nullopt;
   std::optional<Who> found;
   const auto fits = [&](const Who& other) {
-    if (!namer.is(other, check, backing, offset)) return false;
+    if (!namer.is(other, check, buffer, offset)) return false;
     found = last_ = other;
     return true;
   };
@@ -143,36 +143,36 @@ std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_
   return found;
 }
 
-bool Namer::is(const Who& who, std::size_t check, int backing, std::int64_t offset) const {
+bool Namer::is(const Who& who, std::size_t check, int buffer, std::int64_t offset) const {
   const Id id = names_.intern(who);
   for (std::size_t pass = 0; pass < renderings_.size(); ++pass)
-    if (renderings_[pass].byte(id) != observation_.bytes[pass][check].at(backing, offset)) return false;
+    if (renderings_[pass].byte(id) != observation_.bytes[pass][check].at(buffer, offset)) return false;
   return true;
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena,
-                 Names& names, std::uint64_t seed) {
+Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation,
+                 const AddressSpace& space, Names& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  const Namer namer(o, names, arena, seed);
+  const Namer namer(o, names, space, seed);
   Rescaled rescaled(o, mismatch, expectation, names);
   const std::size_t check = mismatch.ranges.front().check;
-  return find_clues(o, mismatch, expectation, arena, names, [&](const Who& must, int backing, std::int64_t offset) {
-    const auto number = rescaled.who(must, namer, check, backing, offset);
-    return number ? *number : namer.who(check, backing, offset);
+  return find_clues(o, mismatch, expectation, space, names, [&](const Who& must, int buffer, std::int64_t offset) {
+    const auto number = rescaled.who(must, namer, check, buffer, offset);
+    return number ? *number : namer.who(check, buffer, offset);
   });
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
-                 const WhoIs& who_is) {
+Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
+                 Names& names, const WhoIs& who_is) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
   const Checkpoint* check = expectation.at(o.checks[out.check]);
   std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong;
   for (const WrongRange& range : mismatch.ranges) {
-    if (range.check == out.check) wrong[range.backing].emplace_back(range.begin, range.end);
+    if (range.check == out.check) wrong[range.buffer].emplace_back(range.begin, range.end);
   }
-  for (const Backing& b : arena.backings()) {
+  for (const Buffer& b : space.buffers()) {
     const auto& ranges = wrong[b.ordinal];
     const auto is_wrong = [&](std::int64_t offset) {
       const auto after = std::upper_bound(ranges.begin(), ranges.end(), std::pair(offset, INT64_MAX));
@@ -192,14 +192,14 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
     std::sort(offsets.begin(), offsets.end());
     for (const std::int64_t offset : offsets) {
       Clue clue;
-      clue.backing = b.ordinal, clue.offset = offset;
+      clue.buffer = b.ordinal, clue.offset = offset;
       clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
         clue.is = who_is(clue.must, b.ordinal, offset);
         clue.untouched = b.zeroed || b.sparse
                              ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
-                             : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
+                             : clue.is.kind == Who::Kind::poison && clue.is.buffer == b.ordinal && clue.is.offset == offset;
         if (clue.is.kind == Who::Kind::unknown) clue.signature = signature_of(o, out.check, b.ordinal, offset);
         ++out.wrong;
         out.untouched += clue.untouched;
@@ -224,20 +224,19 @@ std::uint64_t identity_key(const Who& who) {
   return key;
 }
 
-ElementIndex::ElementIndex(const Checkpoint& check, const Arena& arena, const Names& names)
-    : ElementIndex(check.images, [&](int backing) { return backing < static_cast<int>(arena.backings().size()); }, names) {}
+ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const Names& names)
+    : ElementIndex(check.images, [&](int buffer) { return buffer < static_cast<int>(space.buffers().size()); }, names) {}
 
-ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int backing)>& of,
-                           const Names& names) {
-  std::vector<std::pair<std::uint64_t, Place>> all;
-  for (int backing = 0; backing < static_cast<int>(images.size()); ++backing) {
-    if (!of(backing)) continue;
-    for (const auto& [number, ids] : images[static_cast<std::size_t>(backing)].pages()) {
+ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const Names& names) {
+  std::vector<std::pair<std::uint64_t, BufferAddress>> all;
+  for (int buffer = 0; buffer < static_cast<int>(images.size()); ++buffer) {
+    if (!of(buffer)) continue;
+    for (const auto& [number, ids] : images[static_cast<std::size_t>(buffer)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const Id id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
         const Who who = names.at(id);
-        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), Place{backing, number * Image::page + i});
+        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), BufferAddress{buffer, number * Image::page + i});
       }
     }
   }
@@ -245,7 +244,7 @@ ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function
   for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
 }
 
-std::span<const Place> ElementIndex::of(const Who& who) const {
+std::span<const BufferAddress> ElementIndex::of(const Who& who) const {
   const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
   return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }

@@ -16,7 +16,7 @@
 namespace kvcts::scenario {
 
 struct Clue {
-  int backing{0};
+  int buffer{0};
   std::int64_t offset{0};
   Who must, is;
   bool wrong{false};
@@ -26,7 +26,7 @@ struct Clue {
 
 struct Clues {
   std::size_t check{0};   ///< the check at which they are taken
-  std::vector<Clue> all;  ///< by backing and offset; content bytes, and wrong bytes of any kind
+  std::vector<Clue> all;  ///< by buffer and offset; content bytes, and wrong bytes of any kind
   std::int64_t wrong{0}, unknown{0}, untouched{0};
   std::int64_t damage{0}, left{0};  ///< wrong bytes that should hold no content: written, or not erased
 };
@@ -39,9 +39,9 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 /// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
 class Namer {
  public:
-  Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
-  Who who(std::size_t check, int backing, std::int64_t offset) const;
-  bool is(const Who& who, std::size_t check, int backing, std::int64_t offset) const;
+  Namer(const Observation& observation, Names& names, const AddressSpace& space, std::uint64_t seed);
+  Who who(std::size_t check, int buffer, std::int64_t offset) const;
+  bool is(const Who& who, std::size_t check, int buffer, std::int64_t offset) const;
 
  private:
   /// Enough passes to leave one or two candidates for any bytes; the other passes decide between those.
@@ -58,7 +58,7 @@ class Namer {
 class Rescaled {
  public:
   Rescaled(const Observation& observation, const Mismatch& mismatch, const Expectation& expectation, Names& names);
-  std::optional<Who> who(const Who& must, const Namer& namer, std::size_t check, int backing, std::int64_t offset);
+  std::optional<Who> who(const Who& must, const Namer& namer, std::size_t check, int buffer, std::int64_t offset);
 
  private:
   static constexpr std::size_t most = 10'000'000;  ///< bytes times scales
@@ -71,26 +71,26 @@ class Rescaled {
 
 /// At the first check with wrong bytes.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
-                 const Arena& arena, Names& names, std::uint64_t seed);
+                 const AddressSpace& space, Names& names, std::uint64_t seed);
 
 /// Who a wrong byte is, by its place.
-using WhoIs = std::function<Who(const Who& must, int backing, std::int64_t offset)>;
+using WhoIs = std::function<Who(const Who& must, int buffer, std::int64_t offset)>;
 /// The same, where that is known.
-Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
-                 Names& names, const WhoIs& who_is);
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
+                 const AddressSpace& space, Names& names, const WhoIs& who_is);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class ElementIndex {
  public:
-  /// Places in the truth at a check, in backings of one memory or (empty) all.
-  ElementIndex(const Checkpoint& check, const Arena& arena, const Names& names);
-  /// Places in those images (by backing) that `of` accepts.
-  ElementIndex(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names);
-  std::span<const Place> of(const Who& who) const;
+  /// Places in the truth at a check, in buffers of one memory or (empty) all.
+  ElementIndex(const Checkpoint& check, const AddressSpace& space, const Names& names);
+  /// Places in those images (by buffer) that `of` accepts.
+  ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const Names& names);
+  std::span<const BufferAddress> of(const Who& who) const;
 
  private:
   std::vector<std::uint64_t> keys_;  ///< ascending; keys of places_[i]
-  std::vector<Place> places_;
+  std::vector<BufferAddress> places_;
 };
 /// A number for a byte of an element. Lookups compare byte for byte afterwards, so a collision does no harm.
 std::uint64_t identity_key(const Who& who);

@@ -5,10 +5,10 @@
 namespace kvcts::scenario {
 namespace {
 
-bool same_bytes(const Bytes& a, const Bytes& b, const Arena& arena) {
-  return std::ranges::all_of(arena.backings(), [&](const Backing& backing) {
-    const int n = backing.ordinal;
-    if (!backing.sparse) return a.dense(n) == b.dense(n);
+bool same_bytes(const Bytes& a, const Bytes& b, const AddressSpace& space) {
+  return std::ranges::all_of(space.buffers(), [&](const Buffer& buffer) {
+    const int n = buffer.ordinal;
+    if (!buffer.sparse) return a.dense(n) == b.dense(n);
     std::vector<std::int64_t> pages = a.pages(n), others = b.pages(n);
     pages.insert(pages.end(), others.begin(), others.end());
     return std::ranges::all_of(pages, [&](std::int64_t page) {
@@ -19,24 +19,24 @@ bool same_bytes(const Bytes& a, const Bytes& b, const Arena& arena) {
   });
 }
 
-bool same(const Observation& a, const Observation& b, const Arena& arena) {
+bool same(const Observation& a, const Observation& b, const AddressSpace& space) {
   if (a.ending.kind != b.ending.kind || a.checks != b.checks || reports(a.events) != reports(b.events)) return false;
   for (std::size_t pass = 0; pass < std::min(a.bytes.size(), b.bytes.size()); ++pass)
     for (std::size_t check = 0; check < a.checks.size(); ++check)
-      if (!same_bytes(a.bytes[pass][check], b.bytes[pass][check], arena)) return false;
+      if (!same_bytes(a.bytes[pass][check], b.bytes[pass][check], space)) return false;
   return true;
 }
 
 }  // namespace
 
-std::vector<std::string> steps_without_effect(const Scenario& scenario, const Arena& arena, const Observation& seen,
+std::vector<std::string> steps_without_effect(const Scenario& scenario, const AddressSpace& space, const Observation& seen,
                                               bool right, std::uint64_t seed, const Mover& mover) {
   constexpr std::size_t most = 64 << 20;
   const int passes = std::min(static_cast<int>(seen.bytes.size()), 8);
   std::vector<std::string> out;
   std::size_t bytes = 0;
   for (const Bytes& at : seen.bytes.front())
-    for (const Backing& b : arena.backings())
+    for (const Buffer& b : space.buffers())
       bytes += b.sparse ? at.pages(b.ordinal).size() * Bytes::page : at.dense(b.ordinal).size();
   const auto differs = [](const Step& step) { return !step.as_intended; };
   const auto count = static_cast<std::size_t>(std::ranges::count_if(scenario.steps, differs));
@@ -46,8 +46,8 @@ std::vector<std::string> steps_without_effect(const Scenario& scenario, const Ar
     if (!differs(scenario.steps[i])) continue;
     rest.steps[i].as_intended = true;
     if (!right) {
-      const Tape tape = record(rest, arena, actual_sequence(rest));
-      if (!same(seen, observe(tape, seed, passes, mover), arena)) {
+      const Tape tape = record(rest, space, actual_sequence(rest));
+      if (!same(seen, observe(tape, seed, passes, mover), space)) {
         rest.steps[i].as_intended = false;
         continue;
       }

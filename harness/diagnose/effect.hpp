@@ -13,7 +13,7 @@ namespace kvcts::scenario {
 /// whole run is as intended, so all of them did. Otherwise the run is tried with one more of them as intended, again and
 /// again, in up to 8 passes of `seen`.
 /// None are named where that would take more than 64 MiB of memory to compare.
-std::vector<std::string> steps_without_effect(const Scenario& scenario, const Arena& arena, const Observation& seen,
+std::vector<std::string> steps_without_effect(const Scenario& scenario, const AddressSpace& space, const Observation& seen,
                                               bool right, std::uint64_t seed, const Mover& mover);
 
 /// "what 'move2' did instead made no difference to any byte or report", or "" for no steps.

@@ -211,28 +211,28 @@ Explanation from_values(const Evidence& e) {
     const layout::Cache cache = cache_of(memory.view);
     View whole = memory.view;
     whole.of = name;
-    const auto places = e.arena.places(whole, cache);
+    const auto places = e.space.places(whole, cache);
     for (const auto& plane : cache.planes) {
       if (plane.component == layout::Component::data)
-        dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
+        dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).buffer, plane.dtype);
     }
   }
   diagnose::ChangedCodes codes;
   for (int pass = 0; pass < static_cast<int>(e.observation.bytes.size()); ++pass) {
     std::set<std::pair<std::size_t, int>> seen;
     for (const WrongRange& range : e.mismatch.ranges) {
-      const Backing& b = e.arena.backings()[static_cast<std::size_t>(range.backing)];
+      const Buffer& b = e.space.buffers()[static_cast<std::size_t>(range.buffer)];
       const Checkpoint* check = e.expectation.at(e.observation.checks[range.check]);
-      const auto dtype = dtypes.find(range.backing);
+      const auto dtype = dtypes.find(range.buffer);
       if (!check || b.sparse || dtype == dtypes.end() || range.begin < 0 || range.end > b.bytes) return {};
-      if (!seen.emplace(range.check, range.backing).second) continue;
+      if (!seen.emplace(range.check, range.buffer).second) continue;
       const auto inside = [&](const std::vector<std::uint8_t>& all) {
         return std::span(all).subspan(static_cast<std::size_t>(b.guard_below), static_cast<std::size_t>(b.bytes));
       };
-      codes.look(dtype->second, inside(e.expectation.dense(*check, range.backing, pass)),
-                 inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing)),
+      codes.look(dtype->second, inside(e.expectation.dense(*check, range.buffer, pass)),
+                 inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.buffer)),
                  [&](std::size_t at) {
-                   const auto id = e.expectation.id(*check, range.backing, static_cast<std::int64_t>(at), e.names);
+                   const auto id = e.expectation.id(*check, range.buffer, static_cast<std::int64_t>(at), e.names);
                    return e.names.at(id).kind == Who::Kind::tag;
                  });
     }
@@ -339,7 +339,7 @@ Explanation searched(Evidence& evidence, std::string& trace) {
   // Trials of other causes, once there is one; fewer the more bytes each plays.
   constexpr std::int64_t for_others = 1500, of_bytes = 1 << 16;
   std::int64_t bytes = 0;
-  for (const Backing& b : evidence.arena.backings())
+  for (const Buffer& b : evidence.space.buffers())
     bytes += b.sparse && evidence.whole_only
                  ? static_cast<std::int64_t>(evidence.observation.bytes.front().back().pages(b.ordinal).size()) * Bytes::page
                  : b.bytes;

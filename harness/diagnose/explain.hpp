@@ -24,7 +24,7 @@ struct Claim {
 /// All that the search may see.
 struct Evidence {
   Scenario intended;  ///< without any trace of `actually`
-  const Arena& arena;
+  const AddressSpace& space;
   const Truth& truth;
   Observation& observation;
   const Mismatch& mismatch;

@@ -35,10 +35,10 @@ std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
 /// The bytes of clues with where else they lie.
 class Tracer {
  public:
-  Tracer(const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues)
-      : arena_(arena), element_index_(check, arena, names) {
+  Tracer(const AddressSpace& space, const Names& names, const Checkpoint& check, const Clues& clues)
+      : space_(space), element_index_(check, space, names) {
     for (const Clue& clue : clues.all)
-      if (clue.wrong && !is_output(clue.backing)) wrong_[clue.backing][clue.offset] = &clue;
+      if (clue.wrong && !is_output(clue.buffer)) wrong_[clue.buffer][clue.offset] = &clue;
   }
 
   ClueRun run_of(const Clue& clue) {
@@ -49,19 +49,19 @@ class Tracer {
   }
 
  private:
-  bool is_output(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].side == "output"; }
-  const std::string& memory(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].memory; }
+  bool is_output(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].side == "output"; }
+  const std::string& memory(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].memory; }
 
   /// A step only read what was wrong already.
   bool reads_wrong(const Clue& clue, ClueRun& run) const {
-    if (!is_output(clue.backing) || clue.must.kind != Who::Kind::tag) return false;
-    for (const Place& place : element_index_.of(clue.must)) {
-      const auto there = wrong_.find(place.backing);
+    if (!is_output(clue.buffer) || clue.must.kind != Who::Kind::tag) return false;
+    for (const BufferAddress& place : element_index_.of(clue.must)) {
+      const auto there = wrong_.find(place.buffer);
       if (there == wrong_.end()) continue;
       const auto found = there->second.find(place.offset);
       if (found == there->second.end()) continue;
       const Clue& read = *found->second;
-      const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.backing == place.backing &&
+      const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.buffer == place.buffer &&
                              clue.is.offset == place.offset;
       if (!untouched && (clue.is != read.is || clue.signature != read.signature)) continue;
       run.from = place, run.follows = true;
@@ -73,15 +73,15 @@ class Tracer {
   /// Where its bytes lie, in another memory if they do.
   void find(const Clue& clue, ClueRun& run) const {
     if (clue.is.kind == Who::Kind::poison) {
-      run.from = {clue.is.backing, clue.is.offset};
+      run.from = {clue.is.buffer, clue.is.offset};
       return;
     }
     if (clue.is.kind != Who::Kind::tag) return;
     int best = -1;
-    for (const Place& place : element_index_.of(clue.is)) {
-      if (is_output(place.backing) || place == Place{clue.backing, clue.offset}) continue;
-      const bool elsewhere = memory(place.backing) != memory(clue.backing);
-      const bool goes_on = last_.from.backing == place.backing && last_.first.backing == clue.backing &&
+    for (const BufferAddress& place : element_index_.of(clue.is)) {
+      if (is_output(place.buffer) || place == BufferAddress{clue.buffer, clue.offset}) continue;
+      const bool elsewhere = memory(place.buffer) != memory(clue.buffer);
+      const bool goes_on = last_.from.buffer == place.buffer && last_.first.buffer == clue.buffer &&
                            place.offset - last_.from.offset == clue.offset - last_.first.offset;
       const int rank = 2 * elsewhere + goes_on;
       if (rank <= best) continue;
@@ -90,7 +90,7 @@ class Tracer {
     }
   }
 
-  const Arena& arena_;
+  const AddressSpace& space_;
   ElementIndex element_index_;
   std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
   ClueRun last_;
@@ -99,10 +99,10 @@ class Tracer {
 class Facts {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
-  Facts(const Scenario& scenario, const Arena& arena, const Names& names, bool searched)
-      : arena_(arena), names_(names), seats_(scenario, arena), searched_(searched) {
+  Facts(const Scenario& scenario, const AddressSpace& space, const Names& names, bool searched)
+      : space_(space), names_(names), seats_(scenario, space), searched_(searched) {
     called_.requests = requests_of(scenario);
-    for (const Backing& b : arena.backings()) {
+    for (const Buffer& b : space.buffers()) {
       called_.regions.push_back(b.name);
       const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
       memory_of_.push_back(static_cast<int>(known - called_.memories.begin()));
@@ -128,11 +128,11 @@ class Facts {
     for (std::int64_t done = 0; done < run.bytes; done += row.bytes) {
       row = run;
       row.first.offset += done;
-      const auto seat = seats_.at({row.first.backing, row.first.offset});
+      const auto seat = seats_.at({row.first.buffer, row.first.offset});
       row.bytes = seat ? std::min(seat->run, run.bytes - done) : 1;
       if (run.is != hole) row.first.is = names_.at(run.is + static_cast<Id>(done));
       if (run.first.is.kind == Who::Kind::poison) row.first.is.offset += done;
-      if (row.from.backing >= 0) row.from.offset += done;
+      if (row.from.buffer >= 0) row.from.offset += done;
       add_row(row);
     }
   }
@@ -143,7 +143,7 @@ class Facts {
   void add_row(const ClueRun& run) {
     const Clue& clue = run.first;
     findings::Fact fact;
-    fact.memory = memory_of_[static_cast<std::size_t>(clue.backing)];
+    fact.memory = memory_of_[static_cast<std::size_t>(clue.buffer)];
     fact.offset = clue.offset, fact.bytes = run.bytes, fact.channels = run.channels;
     fact.wrong = clue.wrong;
     fact.should = who(clue.must, clue);
@@ -151,15 +151,15 @@ class Facts {
     if (!clue.wrong)
       fact.is = fact.should;
     else if (run.follows)
-      fact.is.kind = Kind::follows, fact.is.text = arena_.backings()[static_cast<std::size_t>(run.from.backing)].memory;
+      fact.is.kind = Kind::follows, fact.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
     else if (clue.untouched)
       fact.is.kind = Kind::nothing;
     else
       fact.is = who(clue.is, clue);
     if (clue.wrong && !run.follows) compare_scales(clue, fact);
-    fact.region = clue.backing;
+    fact.region = clue.buffer;
     const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
-    if (clue.wrong && brought) fact.from = run.from.backing, fact.from_offset = run.from.offset;
+    if (clue.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
     if (continues(clue, fact)) {
       findings::Fact& last = facts_.back();
       last.channels = std::max(last.channels,
@@ -167,7 +167,7 @@ class Facts {
       last.bytes += fact.bytes;
       return;
     }
-    if (const auto found = seats_.at({clue.backing, clue.offset})) {
+    if (const auto found = seats_.at({clue.buffer, clue.offset})) {
       const Provenance* seat = &found->who;
       fact.should.at[ContentAxis::block] = seat->block, fact.should.at[ContentAxis::slot] = seat->slot;
       if (fact.should.kind != Kind::element) {
@@ -175,7 +175,7 @@ class Facts {
         fact.should.at[ContentAxis::layer] = seat->layer, fact.should.at[ContentAxis::kv] = seat->kv;
         fact.should.at[ContentAxis::head] = seat->head, fact.should.at[ContentAxis::channel] = seat->channel;
         fact.bits = found->bits;
-        for (Place before{clue.backing, clue.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits; --before.offset) {
+        for (BufferAddress before{clue.buffer, clue.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits; --before.offset) {
           const auto other = seats_.at(before);
           if (!other || !(other->who == *seat)) break;
           ++fact.should.byte;
@@ -184,7 +184,7 @@ class Facts {
       if (seat->component == "global scale")
         for (const ContentAxis axis : findings::per_token) fact.should.at[axis] = findings::none;
     }
-    backing_ = clue.backing;
+    buffer_ = clue.buffer;
     facts_.push_back(std::move(fact));
   }
 
@@ -211,8 +211,8 @@ class Facts {
         out.kind = Kind::constant, out.value = who.byte;
         return out;
       case Who::Kind::poison:
-        out.kind = who.backing == clue.backing && who.offset == clue.offset ? Kind::nothing : Kind::poison;
-        if (const Backing& b = arena_.backings()[static_cast<std::size_t>(who.backing)];
+        out.kind = who.buffer == clue.buffer && who.offset == clue.offset ? Kind::nothing : Kind::poison;
+        if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(who.buffer)];
             b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
           out.kind = Kind::unknown, out.text = "of poison";  // that a step filled in
         } else if (out.kind == Kind::poison) {
@@ -268,7 +268,7 @@ class Facts {
 
   /// The next byte of the same row, on both sides.
   bool continues(const Clue& clue, const findings::Fact& next) const {
-    if (facts_.empty() || backing_ != clue.backing) return false;
+    if (facts_.empty() || buffer_ != clue.buffer) return false;
     const findings::Fact& last = facts_.back();
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
@@ -288,14 +288,14 @@ class Facts {
     return ahead >= 0 && ahead <= run.channels && (ahead > 0 || to.byte != from.byte);
   }
 
-  const Arena& arena_;
+  const AddressSpace& space_;
   const Names& names_;
   Seats seats_;
   bool searched_;
   findings::Names called_;
   std::vector<int> memory_of_;
   std::vector<findings::Fact> facts_;
-  int backing_{-1};
+  int buffer_{-1};
 };
 
 }  // namespace
@@ -346,17 +346,17 @@ bool name_declared(const Scenario& scenario, Names& names) {
   return true;
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
-                                   const Clues& clues) {
-  Facts facts(scenario, arena, names, true);
-  Tracer tracer(arena, names, check, clues);
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
+                                   const Checkpoint& check, const Clues& clues) {
+  Facts facts(scenario, space, names, true);
+  Tracer tracer(space, names, check, clues);
   for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
   return facts.told();
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
                                    const std::vector<ClueRun>& runs) {
-  Facts facts(scenario, arena, names, false);
+  Facts facts(scenario, space, names, false);
   for (const ClueRun& run : runs) facts.add(run);
   return facts.told();
 }

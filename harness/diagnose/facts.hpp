@@ -14,10 +14,10 @@ namespace kvcts::scenario {
 bool name_declared(const Scenario& scenario, Names& names);
 
 /// What happened to the bytes at the check of the clues (`check`: what must be there), in words.
-std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
-                                   const Clues& clues);
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
+                                   const Checkpoint& check, const Clues& clues);
 /// The same of runs.
-std::vector<Finding> what_happened(const Scenario& scenario, const Arena& arena, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
                                    const std::vector<ClueRun>& runs);
 
 }  // namespace kvcts::scenario

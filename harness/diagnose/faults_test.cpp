@@ -22,12 +22,12 @@ namespace {
 bool right(const scenario::Scenario& scenario) {
   using namespace scenario;
   expect_playable(scenario);
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   Names names;
-  const Truth truth = paint(without_faults(scenario), arena, names);
-  const Observation seen = observe(record(scenario, arena, actual_sequence(scenario)), 1, 4);
-  Expectation expectation(truth, arena, names, 1);
-  return !compare(seen, truth, expectation, arena).any();
+  const Truth truth = paint(without_faults(scenario), space, names);
+  const Observation seen = observe(record(scenario, space, actual_sequence(scenario)), 1, 4);
+  Expectation expectation(truth, space, names, 1);
+  return !compare(seen, truth, expectation, space).any();
 }
 
 /// Of a case that only has to fail no cause is sought. ERROR: the scenario is refused.

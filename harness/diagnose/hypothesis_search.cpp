@@ -54,7 +54,7 @@ bool stopped_early(const Evidence& e) {
 }  // namespace
 
 HypothesisSearch::HypothesisSearch(Evidence& evidence)
-    : HypothesisSearch(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena), {}) {}
+    : HypothesisSearch(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.space), {}) {}
 
 HypothesisSearch::HypothesisSearch(Evidence& evidence, const HypothesisSearch& first, Piece piece)
     : HypothesisSearch(evidence, first.asked_, first.ending_given_, first.common_, std::move(piece)) {}
@@ -67,7 +67,7 @@ HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bo
       ending_given_(ending_given),
       common_(std::move(common)),
       base_(intended_bodies(evidence.intended)),
-      replay_(asked, evidence.arena, common_->locators, whole(base_), ending_given ? evidence.observation.ending.step : "",
+      replay_(asked, evidence.space, common_->locators, whole(base_), ending_given ? evidence.observation.ending.step : "",
               evidence.seed, 0) {
   const Observation& o = evidence.observation;
   locals_.resize(base_.size());
@@ -79,7 +79,7 @@ HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bo
   const auto& bytes = replay_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
-    for (const Backing& b : evidence.arena.backings())
+    for (const Buffer& b : evidence.space.buffers())
       misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
   }
 }
@@ -106,7 +106,7 @@ bool HypothesisSearch::as_it_stands() {
 const ElementIndex& HypothesisSearch::element_index() {
   if (!element_index_) {
     const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
-    element_index_.emplace(*check, evidence_.arena, evidence_.names);
+    element_index_.emplace(*check, evidence_.space, evidence_.names);
   }
   return *element_index_;
 }
@@ -146,14 +146,14 @@ bool HypothesisSearch::moves(std::size_t step) const {
 }
 
 template <class F>
-void HypothesisSearch::each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const {
+void HypothesisSearch::each_difference(const Bytes& bytes, int pass, std::size_t check, int buffer, F&& f) const {
   const Observation& o = evidence_.observation;
   const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
-  const Backing& b = evidence_.arena.backings()[static_cast<std::size_t>(backing)];
+  const Buffer& b = evidence_.space.buffers()[static_cast<std::size_t>(buffer)];
   const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
-  const auto counts = [&](std::int64_t offset) { return !at || matters(*at, backing, offset); };
+  const auto counts = [&](std::int64_t offset) { return !at || matters(*at, buffer, offset); };
   if (!b.sparse) {
-    const auto &p = bytes.dense(backing), &q = seen.dense(backing);
+    const auto &p = bytes.dense(buffer), &q = seen.dense(buffer);
     if (p == q) return;
     for (std::size_t i = 0; i < p.size(); ++i) {
       const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
@@ -161,16 +161,16 @@ void HypothesisSearch::each_difference(const Bytes& bytes, int pass, std::size_t
     }
     return;
   }
-  std::vector<std::int64_t> pages = bytes.pages(backing);
-  const auto more = seen.pages(backing);
+  std::vector<std::int64_t> pages = bytes.pages(buffer);
+  const auto more = seen.pages(buffer);
   pages.insert(pages.end(), more.begin(), more.end());
   std::sort(pages.begin(), pages.end());
   pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
   std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
   for (const std::int64_t page : pages) {
     const std::int64_t begin = std::max(page, -b.guard_below), end = std::min(page + Bytes::page, b.bytes + b.guard_above);
-    bytes.read(backing, begin, end - begin, p.data());
-    seen.read(backing, begin, end - begin, q.data());
+    bytes.read(buffer, begin, end - begin, p.data());
+    seen.read(buffer, begin, end - begin, q.data());
     if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
     for (std::int64_t i = 0; i < end - begin; ++i) {
       if (p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && counts(begin + i) && !f(begin + i)) return;
@@ -178,15 +178,15 @@ void HypothesisSearch::each_difference(const Bytes& bytes, int pass, std::size_t
   }
 }
 
-std::int64_t HypothesisSearch::differing(const Bytes& bytes, int pass, std::size_t check, int backing) const {
+std::int64_t HypothesisSearch::differing(const Bytes& bytes, int pass, std::size_t check, int buffer) const {
   const Observation& o = evidence_.observation;
   const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
   std::int64_t out = 0;
-  if (evidence_.arena.backings()[static_cast<std::size_t>(backing)].sparse || (at && at->any.contains(backing))) {
-    each_difference(bytes, pass, check, backing, [&](std::int64_t) { return ++out > 0; });
+  if (evidence_.space.buffers()[static_cast<std::size_t>(buffer)].sparse || (at && at->any.contains(buffer))) {
+    each_difference(bytes, pass, check, buffer, [&](std::int64_t) { return ++out > 0; });
     return out;
   }
-  const auto &p = bytes.dense(backing), &q = o.bytes[static_cast<std::size_t>(pass)][check].dense(backing);
+  const auto &p = bytes.dense(buffer), &q = o.bytes[static_cast<std::size_t>(pass)][check].dense(buffer);
   if (p == q) return 0;
   for (std::size_t i = 0; i < p.size(); ++i) out += p[i] != q[i];
   return out;
@@ -195,7 +195,7 @@ std::int64_t HypothesisSearch::differing(const Bytes& bytes, int pass, std::size
 const Bytes& HypothesisSearch::begin(int pass) {
   auto& all = common_->begin;
   while (all.size() <= static_cast<std::size_t>(pass))
-    all.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(all.size()));
+    all.emplace_back(evidence_.space.buffers(), evidence_.seed, static_cast<int>(all.size()));
   return all[static_cast<std::size_t>(pass)];
 }
 
@@ -205,9 +205,9 @@ bool HypothesisSearch::in_every_pass(const Bodies& bodies) {
   bool same = true;
   const int passes = evidence_.real ? 1 : static_cast<int>(o.bytes.size());
   for (int pass = 1; pass < passes && same; ++pass) {
-    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
+    Bytes bytes(begin(pass), tape.buffers, evidence_.seed, pass);
     scenario::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
-      for (const Backing& b : evidence_.arena.backings()) {
+      for (const Buffer& b : evidence_.space.buffers()) {
         if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
       }
     });
@@ -219,14 +219,14 @@ bool HypothesisSearch::in_every_pass(const Bodies& bodies) {
 double HypothesisSearch::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   const Observation& o = evidence_.observation;
-  const auto& backings = evidence_.arena.backings();
+  const auto& buffers = evidence_.space.buffers();
   std::int64_t misses = 0, compared = 0;
   predicted_ = 0;
   Rehearsed seen;
   try {
     seen = replay_.play(whole(bodies), [&](std::size_t check, const Bytes& bytes) {
       if (check >= o.checks.size()) return false;
-      for (const Backing& b : backings) {
+      for (const Buffer& b : buffers) {
         const bool as_base = check < base_misses_.size() && bytes.shares(replay_.unchanged_bytes()[check], b.ordinal);
         if (!as_base && !b.sparse) compared += b.bytes;
         misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal);
@@ -306,7 +306,7 @@ bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words,
   ++tried_;
   std::int64_t bytes = 0;
   const Bytes& seen = evidence_.observation.bytes.front().back();
-  for (const Backing& b : evidence_.arena.backings()) {
+  for (const Buffer& b : evidence_.space.buffers()) {
     bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page
                       : b.guard_below + b.bytes + b.guard_above;
   }
@@ -481,7 +481,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   }
   Tape tape;
   try {
-    tape = record(scenario(), evidence_.arena, sequence, common_->locators);
+    tape = record(scenario(), evidence_.space, sequence, common_->locators);
   } catch (const std::exception&) {
     return {};
   }
@@ -491,17 +491,17 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   if (breaks)
     return evidence_.observation.ending.kind == "completed" && outcome_["violations"].empty() ? Probed{1, 0} : Probed{};
   const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
-  const auto spot = [](int backing, std::int64_t offset) { return offset * 256 + backing; };
+  const auto bits_at = [](int buffer, std::int64_t offset) { return offset * 256 + buffer; };
   if (clue_at_.empty()) {
     for (std::size_t i = 0; i < clues().all.size(); ++i)
-      clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
+      clue_at_.emplace(bits_at(clues().all[i].buffer, clues().all[i].offset), i);
   }
-  const auto expected = [&](int backing, std::int64_t offset) {
-    return evidence_.names.at(evidence_.expectation.id(check, backing, offset, evidence_.names));
+  const auto expected = [&](int buffer, std::int64_t offset) {
+    return evidence_.names.at(evidence_.expectation.id(check, buffer, offset, evidence_.names));
   };
   std::map<std::pair<int, std::int64_t>, Who> moved;  // the last one counts
-  const auto forget = [&](int backing, std::int64_t begin, std::int64_t bytes) {
-    moved.erase(moved.lower_bound({backing, begin}), moved.lower_bound({backing, begin + bytes}));
+  const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
+    moved.erase(moved.lower_bound({buffer, begin}), moved.lower_bound({buffer, begin + bytes}));
   };
   const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, tape.ops.size() / 12);
   for (std::size_t i = 0; i < tape.ops.size(); i += stride) {
@@ -510,24 +510,24 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       const RowOp& row = tape.rows[op.extra];
       if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
       const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
-      forget(row.backing, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
-      moved[{row.backing, row.bit / 8}] = name_of(row);
+      forget(row.buffer, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
+      moved[{row.buffer, row.bit / 8}] = name_of(row);
       continue;
     }
     if (op.kind != Op::Kind::copy) continue;
-    if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own))
+    if (op.src_buffer >= static_cast<int>(tape.own) || op.dst_buffer >= static_cast<int>(tape.own))
       return {};  // through a copy
-    forget(op.dst_backing, op.dst, op.n);
+    forget(op.dst_buffer, op.dst, op.n);
     for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
-      moved[{op.dst_backing, op.dst + at}] = expected(op.src_backing, op.src + at);
+      moved[{op.dst_buffer, op.dst + at}] = expected(op.src_buffer, op.src + at);
   }
   Probed out;
   for (const auto& [place, who] : moved) {
-    const Place to{place.first, place.second};
-    const Who must = expected(to.backing, to.offset);
+    const BufferAddress to{place.first, place.second};
+    const Who must = expected(to.buffer, to.offset);
     if (must.kind == Who::Kind::tag && !generations.contains(must.generation)) continue;
-    if (!matters(check, to.backing, to.offset)) continue;
-    const auto seen = clue_at_.find(spot(to.backing, to.offset));
+    if (!matters(check, to.buffer, to.offset)) continue;
+    const auto seen = clue_at_.find(bits_at(to.buffer, to.offset));
     const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : must;
     // Another request's content: a later step may have put it there.
     if (there.kind == Who::Kind::tag && !generations.contains(there.generation)) continue;

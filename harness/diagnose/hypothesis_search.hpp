@@ -74,7 +74,7 @@ class HypothesisSearch {
   Locators& locators() { return common_->locators; }
   /// Names of all bytes before a step, if everything runs as written.
   const std::vector<Image>& images_before(std::size_t step);
-  Who name_before(std::size_t step, int backing, std::int64_t offset);
+  Who name_before(std::size_t step, int buffer, std::int64_t offset);
   Bodies bodies() const { return base_; }
   /// With the right part of a step of which a piece is examined.
   Bodies whole(Bodies bodies) const;
@@ -158,10 +158,10 @@ class HypothesisSearch {
   std::uint64_t predicted_{0};  ///< by the last one judged: hash of its bytes
   bool all_bytes_{false};       ///< by the last one judged
   /// Bytes that matter and differ from the observation at a check in a pass.
-  std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
+  std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int buffer) const;
   /// Shared by all searches about one observation.
   struct Common {
-    explicit Common(const Arena& arena) : locators(arena) {}
+    explicit Common(const AddressSpace& space) : locators(space) {}
     Locators locators;
     std::vector<Bytes> begin;  ///< in each pass, before the first step
     Work work;
@@ -170,7 +170,7 @@ class HypothesisSearch {
                    std::optional<Piece> piece);
   /// Calls f(offset) for bytes that matter and differ from the observation; false: stop.
   template <class F>
-  void each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const;
+  void each_difference(const Bytes& bytes, int pass, std::size_t check, int buffer, F&& f) const;
   const Bytes& begin(int pass);
 
   Evidence& evidence_;
@@ -180,7 +180,7 @@ class HypothesisSearch {
   std::shared_ptr<Common> common_;
   Bodies base_;
   IncrementalReplay replay_;                            ///< of the first pass
-  std::vector<std::vector<std::int64_t>> base_misses_;  ///< check, backing -> bytes that the base gets wrong
+  std::vector<std::vector<std::int64_t>> base_misses_;  ///< check, buffer -> bytes that the base gets wrong
   std::int64_t all_base_misses_{0};
   nlohmann::json outcome_;  ///< the observed one
   std::int64_t moved_{0};   ///< bytes, as engines counted them
@@ -190,7 +190,7 @@ class HypothesisSearch {
   std::vector<std::optional<std::vector<ObservedMove>>> observed_moves_;
   std::vector<std::optional<std::vector<Image>>> images_;
   std::vector<std::optional<std::vector<Fact>>> facts_;
-  std::unordered_map<std::int64_t, std::size_t> clue_at_;          ///< backing and offset -> index of the clue
+  std::unordered_map<std::int64_t, std::size_t> clue_at_;          ///< buffer and offset -> index of the clue
   std::optional<std::pair<const Clue*, const Clue*>> wrong_ends_;  ///< first and last wrong byte of data
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier generators

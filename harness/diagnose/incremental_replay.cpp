@@ -42,10 +42,10 @@ Harvest harvest(const std::vector<json>& events, std::size_t from) {
 
 }  // namespace
 
-IncrementalReplay::IncrementalReplay(const Scenario& scenario, const Arena& arena, Locators& locators, Bodies base,
+IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators, Bodies base,
                                      std::string until, std::uint64_t seed, int pass)
     : scenario_(scenario),
-      arena_(arena),
+      space_(space),
       locators_(locators),
       base_(std::move(base)),
       until_(std::move(until)),
@@ -61,21 +61,20 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const Arena& aren
     }
     first_.push_back(plays_.size());
   }
-  Recorder recorder(scenario, arena, tape_, locators);
-  Bytes bytes(tape_.backings, seed, pass);
+  Recorder recorder(scenario, space, tape_, locators);
+  Bytes bytes(tape_.buffers, seed, pass);
   const auto on_check = [&](std::size_t) { at_checks_.push_back(bytes); };
   bool going = true;
   for (std::size_t k = 0; k < plays_.size() && going; ++k) {
     Segment segment{
-        tape_.ops.size(), 0, tape_.backings.size(), 0, tape_.checks.size(), 0, 0, {}, recorder.progress(), {}, bytes};
+        tape_.ops.size(), 0, tape_.buffers.size(), 0, tape_.checks.size(), 0, 0, {}, recorder.progress(), {}, bytes};
     const std::size_t events = tape_.events.size();
     going = recorder.act(plays_[k]);
-    bytes.grow(tape_.backings, seed, pass);
+    bytes.grow(tape_.buffers, seed, pass);
     scenario::play(tape_, segment.ops_begin, tape_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(tape_.events, events);
     segment.moved = got.moved, segment.said = std::move(got.said);
-    segment.ops_end = tape_.ops.size(), segment.backings_end = tape_.backings.size(),
-    segment.checks_end = tape_.checks.size();
+    segment.ops_end = tape_.ops.size(), segment.buffers_end = tape_.buffers.size(), segment.checks_end = tape_.checks.size();
     segment.after = recorder.progress();
     unchanged_.moved += segment.moved;
     unchanged_.said.insert(unchanged_.said.end(), segment.said.begin(), segment.said.end());
@@ -160,18 +159,18 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
                                                   : segments_.back().checks_end;
   tape.checks.assign(tape_.checks.begin(), tape_.checks.begin() + static_cast<std::ptrdiff_t>(checks));
   out.first_check = checks;
-  const auto backings_at = [&](std::size_t at) {
-    const std::size_t n = at < segments_.size() ? segments_[at].backings_begin
+  const auto buffers_at = [&](std::size_t at) {
+    const std::size_t n = at < segments_.size() ? segments_[at].buffers_begin
                           : segments_.empty()   ? tape_.own
-                                                : segments_.back().backings_end;
+                                                : segments_.back().buffers_end;
     return static_cast<std::ptrdiff_t>(n);
   };
   const auto progress_at = [&](std::size_t at) {
     return at < segments_.size() ? segments_[at].before : segments_.back().after;
   };
-  tape.backings.assign(tape_.backings.begin(), tape_.backings.begin() + backings_at(k));
+  tape.buffers.assign(tape_.buffers.begin(), tape_.buffers.begin() + buffers_at(k));
   Bytes bytes = k < segments_.size() ? segments_[k].bytes : at_checks_.back();
-  bytes.grow(tape.backings, seed_, pass_);
+  bytes.grow(tape.buffers, seed_, pass_);
 
   bool asked = true, same = true, going = true;
   const auto played = [&](const Tape& what, std::size_t begin, std::size_t end) {
@@ -184,25 +183,25 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
     if (same && is_base(k)) {
       const Segment& segment = segments_[k];
       recorder.reset();
-      tape.backings.insert(tape.backings.end(), tape_.backings.begin() + static_cast<std::ptrdiff_t>(tape.backings.size()),
-                           tape_.backings.begin() + static_cast<std::ptrdiff_t>(segment.backings_end));
-      bytes.grow(tape.backings, seed_, pass_);
+      tape.buffers.insert(tape.buffers.end(), tape_.buffers.begin() + static_cast<std::ptrdiff_t>(tape.buffers.size()),
+                          tape_.buffers.begin() + static_cast<std::ptrdiff_t>(segment.buffers_end));
+      bytes.grow(tape.buffers, seed_, pass_);
       played(tape_, segment.ops_begin, segment.ops_end);
       take(segment);
       tape.checks.assign(tape_.checks.begin(), tape_.checks.begin() + static_cast<std::ptrdiff_t>(segment.checks_end));
       if (k + 1 == segments_.size() && tape_.ending.kind != "completed") going = false, tape.ending = tape_.ending;
       continue;
     }
-    if (!recorder) recorder.emplace(scenario_, arena_, tape, locators_, progress_at(k));
+    if (!recorder) recorder.emplace(scenario_, space_, tape, locators_, progress_at(k));
     const std::size_t ops = tape.ops.size(), events = tape.events.size();
     going = recorder->act(*plays[k]);
-    bytes.grow(tape.backings, seed_, pass_);
+    bytes.grow(tape.buffers, seed_, pass_);
     played(tape, ops, tape.ops.size());
     Harvest got = harvest(tape.events, events);
     out.moved += got.moved;
     out.said.insert(out.said.end(), got.said.begin(), got.said.end());
     // Whether the rest can be reused.
-    const bool counted = k < segments_.size() && tape.backings.size() == segments_[k].backings_end &&
+    const bool counted = k < segments_.size() && tape.buffers.size() == segments_[k].buffers_end &&
                          tape.checks.size() == segments_[k].checks_end;
     const bool quiet = same && k < plays_.size() && !leaves_traces(*plays[k]) && !leaves_traces(plays_[k]);
     same = going && counted && (quiet || recorder->progress() == segments_[k].after);
@@ -217,7 +216,7 @@ Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check)
 }
 
 Tape IncrementalReplay::tape(const Bodies& bodies) {
-  return record(scenario_, arena_, cut(sequence_of(scenario_, bodies)), locators_);
+  return record(scenario_, space_, cut(sequence_of(scenario_, bodies)), locators_);
 }
 
 }  // namespace kvcts::scenario

@@ -30,7 +30,7 @@ class IncrementalReplay {
   using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
 
   /// `base`: the sequence that hypotheses modify. `until`: leaves out this step's plays and everything after them.
-  IncrementalReplay(const Scenario& scenario, const Arena& arena, Locators& locators, Bodies base, std::string until,
+  IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators, Bodies base, std::string until,
                     std::uint64_t seed, int pass);
 
   /// The outcome of the base itself.
@@ -48,7 +48,7 @@ class IncrementalReplay {
   /// One play of the base.
   struct Segment {
     std::size_t ops_begin{0}, ops_end{0};
-    std::size_t backings_begin{0}, backings_end{0}, checks_begin{0}, checks_end{0};
+    std::size_t buffers_begin{0}, buffers_end{0}, checks_begin{0}, checks_end{0};
     std::int64_t moved{0};
     std::vector<nlohmann::json> said;
     Progress before, after;
@@ -59,7 +59,7 @@ class IncrementalReplay {
   Sequence cut(Sequence sequence) const;
 
   const Scenario& scenario_;
-  const Arena& arena_;
+  const AddressSpace& space_;
   Locators& locators_;
   Bodies base_;
   std::string until_;

@@ -17,11 +17,11 @@ Diagnosis searched(const CaseBytes& bytes, const Arrivals& arrivals, std::string
   constexpr std::int64_t most = 4 << 20;  // of which each byte costs a clue: what a reader's output was gathered from
   if (crop.whole && oracle::content_bytes(bytes.truth).least > most) return {};
   const scenario::Scenario told = lower(bytes.truth, crop);
-  const scenario::Arena arena(told);
-  scenario::Arrived arrived = arrivals.told(arena, crop);
+  const scenario::AddressSpace space(told);
+  scenario::Arrived arrived = arrivals.told(space, crop);
   arrived.real = bytes.pass == 0 && bytes.truth.content.kind == "tags";
   const std::uint64_t seed = arrived.real ? scenario::seed_before(bytes.truth.seed) : bytes.truth.seed;
-  scenario::Explanation why = scenario::explain(told, arena, arrived, seed, claims_of(bytes.truth));
+  scenario::Explanation why = scenario::explain(told, space, arrived, seed, claims_of(bytes.truth));
   if (trace) *trace = std::move(why.trace);
   why.doubts.cut = why.doubts.cut || !crop.whole;
   if (!why.exact) return {};

@@ -17,7 +17,7 @@ void NamePlayer::until(std::size_t end) {
         break;
       case Op::Kind::nibble: {
         const std::int64_t from = byte_of(op.src);
-        set_nibble(op.dst_backing, op.dst, names_.nibble(id_at(op.src_backing, from), op.src != from * 8));
+        set_nibble(op.dst_buffer, op.dst, names_.nibble(id_at(op.src_buffer, from), op.src != from * 8));
         break;
       }
       case Op::Kind::row:
@@ -35,22 +35,22 @@ void NamePlayer::until(std::size_t end) {
   }
 }
 
-Id NamePlayer::id_at(int backing, std::int64_t offset) {
-  const Id id = images_[static_cast<std::size_t>(backing)].at(offset);
-  return id != hole ? id : fresh_id(tape_.backings[static_cast<std::size_t>(backing)], offset, names_);
+Id NamePlayer::id_at(int buffer, std::int64_t offset) {
+  const Id id = images_[static_cast<std::size_t>(buffer)].at(offset);
+  return id != hole ? id : fresh_id(tape_.buffers[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
 void NamePlayer::copy(const Op& op) {
   std::vector<Id> ids(static_cast<std::size_t>(op.n));
-  for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_backing, op.src + i);
-  for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_backing, op.dst + i, ids[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_buffer, op.src + i);
+  for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_buffer, op.dst + i, ids[static_cast<std::size_t>(i)]);
 }
 
-void NamePlayer::set_nibble(int backing, std::int64_t bit, Nibble nibble) {
+void NamePlayer::set_nibble(int buffer, std::int64_t bit, Nibble nibble) {
   const std::int64_t at = byte_of(bit);
   const bool high = bit != at * 8;
-  const Nibble other = names_.nibble(id_at(backing, at), !high);
-  set(backing, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
+  const Nibble other = names_.nibble(id_at(buffer, at), !high);
+  set(buffer, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
 }
 
 Who name_of(const RowOp& row) {
@@ -74,36 +74,36 @@ void NamePlayer::row(const RowOp& op) {
     std::int64_t bit = op.bit + i * op.stride;
     who.channel = op.first + i, who.byte = 0;
     if (width == 4) {
-      set_nibble(op.backing, op.high_nibble_first ? bit ^ 4 : bit, names_.nibble(who));
+      set_nibble(op.buffer, op.high_nibble_first ? bit ^ 4 : bit, names_.nibble(who));
       continue;
     }
-    for (; who.byte < width / 8; ++who.byte) set(op.backing, byte_of(bit) + who.byte, names_.intern(who));
+    for (; who.byte < width / 8; ++who.byte) set(op.buffer, byte_of(bit) + who.byte, names_.intern(who));
   }
 }
 
 void NamePlayer::pattern(const Op& op) {
   const auto& pattern = tape_.patterns[op.extra];
   for (std::int64_t i = 0; i < op.n; ++i) {
-    Who who{.kind = Who::Kind::poison, .backing = op.dst_backing, .offset = op.dst + i};
+    Who who{.kind = Who::Kind::poison, .buffer = op.dst_buffer, .offset = op.dst + i};
     if (!pattern.empty()) who = {.kind = Who::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
     const Id id = names_.intern(who);
     if (op.src == 0)
-      set(op.dst_backing, op.dst + i, id);
+      set(op.dst_buffer, op.dst + i, id);
     else
-      set_nibble(op.dst_backing, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
+      set_nibble(op.dst_buffer, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
   }
 }
 
 std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
-  if (code.backing < 0) return 0;
+  if (code.buffer < 0) return 0;
   const int width = layout::bits(code.dtype);
   const std::int64_t at = byte_of(code.bit);
   Who mixed{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}};
   if (width == 4) {
-    const Nibble half = names_.nibble(id_at(code.backing, at), code.bit != at * 8);
+    const Nibble half = names_.nibble(id_at(code.buffer, at), code.bit != at * 8);
     mixed.pieces[0] = half.byte, mixed.halves = half.high ? 1 : 0;
   } else {
-    for (int i = 0; i < width / 8; ++i) mixed.pieces[static_cast<std::size_t>(i)] = id_at(code.backing, at + i);
+    for (int i = 0; i < width / 8; ++i) mixed.pieces[static_cast<std::size_t>(i)] = id_at(code.buffer, at + i);
   }
   Who first = names_.at(mixed.pieces[0]);
   bool one = first.kind == Who::Kind::tag && first.dtype == code.dtype && first.byte == 0;
@@ -125,7 +125,7 @@ void NamePlayer::decode(const Op& op) {
   who.high_nibble_first = false;
   if (d.power > 0) who.scale = reference(d.scale, nullptr), who.global_scale = reference(d.global_scale, nullptr);
   who.power = who.scale == 0 && who.global_scale == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(d.power);
-  for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_backing, op.dst + who.byte, names_.intern(who));
+  for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_buffer, op.dst + who.byte, names_.intern(who));
 }
 
 }  // namespace kvcts::scenario

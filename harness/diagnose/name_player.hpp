@@ -10,17 +10,17 @@ namespace kvcts::scenario {
 /// Plays a tape on names, op by op.
 class NamePlayer {
  public:
-  NamePlayer(const Tape& tape, Names& names) : tape_(tape), names_(names), images_(tape.backings.size()) {}
+  NamePlayer(const Tape& tape, Names& names) : tape_(tape), names_(names), images_(tape.buffers.size()) {}
   /// Ops before `end`.
   void until(std::size_t end);
-  /// Of the tape's backings.
+  /// Of the tape's buffers.
   const std::vector<Image>& images() const { return images_; }
 
  private:
-  Id id_at(int backing, std::int64_t offset);
-  void set(int backing, std::int64_t offset, Id id) { images_[static_cast<std::size_t>(backing)].set(offset, id); }
+  Id id_at(int buffer, std::int64_t offset);
+  void set(int buffer, std::int64_t offset, Id id) { images_[static_cast<std::size_t>(buffer)].set(offset, id); }
   void copy(const Op& op);
-  void set_nibble(int backing, std::int64_t bit, Nibble nibble);
+  void set_nibble(int buffer, std::int64_t bit, Nibble nibble);
   void row(const RowOp& op);
   void pattern(const Op& op);
   void decode(const Op& op);

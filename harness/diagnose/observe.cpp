@@ -9,7 +9,7 @@ using nlohmann::json;
 
 void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
   for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
-    Bytes bytes(tape.backings, seed, pass);
+    Bytes bytes(tape.buffers, seed, pass);
     std::vector<Bytes> at;
     play(tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
     o.bytes.push_back(std::move(at));
@@ -37,25 +37,25 @@ const Checkpoint* Expectation::at(const std::string& check) const {
 Rendering& Expectation::rendering(int pass) {
   while (renderings_.size() <= static_cast<std::size_t>(pass)) {
     renderings_.push_back(
-        std::make_unique<Rendering>(names_, arena_.backings(), seed_, static_cast<int>(renderings_.size())));
+        std::make_unique<Rendering>(names_, space_.buffers(), seed_, static_cast<int>(renderings_.size())));
   }
   return *renderings_[static_cast<std::size_t>(pass)];
 }
 
 const Bytes& Expectation::fresh(int pass) {
   while (fresh_.size() <= static_cast<std::size_t>(pass)) {
-    fresh_.push_back(std::make_unique<Bytes>(arena_.backings(), seed_, static_cast<int>(fresh_.size())));
+    fresh_.push_back(std::make_unique<Bytes>(space_.buffers(), seed_, static_cast<int>(fresh_.size())));
   }
   return *fresh_[static_cast<std::size_t>(pass)];
 }
 
-const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int backing, int pass) {
-  const auto key = std::tuple(&check, backing, pass);
+const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int buffer, int pass) {
+  const auto key = std::tuple(&check, buffer, pass);
   if (const auto known = done_.find(key); known != done_.end()) return known->second;
-  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
-  std::vector<std::uint8_t> out = fresh(pass).dense(backing);
+  const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
+  std::vector<std::uint8_t> out = fresh(pass).dense(buffer);
   Rendering& names = rendering(pass);
-  for (const auto& [number, ids] : check.images[static_cast<std::size_t>(backing)].pages()) {
+  for (const auto& [number, ids] : check.images[static_cast<std::size_t>(buffer)].pages()) {
     for (std::int64_t i = 0; i < Image::page; ++i) {
       const std::int64_t at = number * Image::page + i + b.guard_below;
       if (at < 0 || at >= static_cast<std::int64_t>(out.size())) continue;
@@ -66,16 +66,16 @@ const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int
   return done_.emplace(key, std::move(out)).first->second;
 }
 
-std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing, std::int64_t number, int pass) {
-  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int buffer, std::int64_t number, int pass) {
+  const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   std::vector<std::uint8_t> out(static_cast<std::size_t>(Image::page));
   const Bytes& before = fresh(pass);
-  const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
+  const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
   const auto found = pages.find(number);
   const std::int64_t from = std::max(number * Image::page, -b.guard_below),
                      to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
   if (from >= to) return out;
-  before.read(backing, from, to - from, out.data() + (from - number * Image::page));
+  before.read(buffer, from, to - from, out.data() + (from - number * Image::page));
   for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
     const auto i = static_cast<std::size_t>(offset - number * Image::page);
     if (const Id id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
@@ -83,9 +83,9 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing
   return out;
 }
 
-Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const {
-  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
-  const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
+Id Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, Names& names) const {
+  const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
+  const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
   const std::int64_t number = Image::page_of(offset);
   const auto found = pages.find(number);
   const Id id = found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
@@ -95,7 +95,7 @@ Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Na
     who.kind = Who::Kind::constant;
   } else {
     who.kind = Who::Kind::poison;
-    who.backing = backing;
+    who.buffer = buffer;
     who.offset = offset;
   }
   return names.intern(who);
@@ -124,36 +124,36 @@ std::vector<json> reports(const std::vector<json>& events) {
 
 namespace {
 
-void add(std::vector<WrongRange>& ranges, std::size_t check, int backing, std::int64_t offset) {
-  if (!ranges.empty() && ranges.back().check == check && ranges.back().backing == backing && ranges.back().end == offset) {
+void add(std::vector<WrongRange>& ranges, std::size_t check, int buffer, std::int64_t offset) {
+  if (!ranges.empty() && ranges.back().check == check && ranges.back().buffer == buffer && ranges.back().end == offset) {
     ++ranges.back().end;
   } else {
-    ranges.push_back({check, backing, offset, offset + 1});
+    ranges.push_back({check, buffer, offset, offset + 1});
   }
 }
 
 }  // namespace
 
-bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
-  const auto of = check.any.find(backing);
+bool matters(const Checkpoint& check, int buffer, std::int64_t offset) {
+  const auto of = check.any.find(buffer);
   return of == check.any.end() || !holds_byte(of->second, offset);
 }
 
-Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena,
+Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const AddressSpace& space,
                  const Mismatch* decided) {
   Mismatch out;
   std::set<std::pair<std::size_t, int>> doubtful;
   for (const WrongRange& range : decided ? decided->ranges : std::vector<WrongRange>{})
-    doubtful.emplace(range.check, range.backing);
-  const auto& backings = arena.backings();
+    doubtful.emplace(range.check, range.buffer);
+  const auto& buffers = space.buffers();
   std::map<std::size_t, std::int64_t> wrong_at;
   for (std::size_t c = 0; c < o.checks.size(); ++c) {
     const Checkpoint* check = expectation.at(o.checks[c]);
     if (!check) continue;
-    for (const Backing& backing : backings) {
-      if (!check->memory.empty() && check->memory != backing.memory && check->memory != backing.name) continue;
-      const int b = backing.ordinal;
-      if (!backing.sparse) {
+    for (const Buffer& buffer : buffers) {
+      if (!check->memory.empty() && check->memory != buffer.memory && check->memory != buffer.name) continue;
+      const int b = buffer.ordinal;
+      if (!buffer.sparse) {
         const std::size_t size = o.bytes[0][c].dense(b).size();
         out.checked_bytes += static_cast<std::int64_t>(size);
         if (decided && !doubtful.contains({c, b})) continue;
@@ -168,7 +168,7 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
           }
         }
         for (std::size_t i = 0; i < wrong.size(); ++i) {
-          const std::int64_t offset = static_cast<std::int64_t>(i) - backing.guard_below;
+          const std::int64_t offset = static_cast<std::int64_t>(i) - buffer.guard_below;
           if (!wrong[i] || !matters(*check, b, offset)) continue;
           add(out.ranges, c, b, offset);
           ++wrong_at[c];
@@ -181,8 +181,8 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
       for (const std::int64_t number : numbers) {
         out.checked_bytes += Image::page;
         std::vector<bool> wrong(static_cast<std::size_t>(Image::page));
-        const std::int64_t first = std::max(number * Image::page, -backing.guard_below);
-        const std::int64_t last = std::min((number + 1) * Image::page, backing.bytes + backing.guard_above);
+        const std::int64_t first = std::max(number * Image::page, -buffer.guard_below);
+        const std::int64_t last = std::min((number + 1) * Image::page, buffer.bytes + buffer.guard_above);
         std::vector<std::uint8_t> seen(static_cast<std::size_t>(last - first));
         for (std::size_t pass = 0; pass < o.bytes.size(); ++pass) {
           o.bytes[pass][c].read(b, first, last - first, seen.data());

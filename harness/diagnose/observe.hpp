@@ -27,22 +27,22 @@ void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed
 /// What every byte must be, rendered pass by pass.
 class Expectation {
  public:
-  Expectation(const Truth& truth, const Arena& arena, const Names& names, std::uint64_t seed)
-      : truth_(truth), arena_(arena), names_(names), seed_(seed) {}
+  Expectation(const Truth& truth, const AddressSpace& space, const Names& names, std::uint64_t seed)
+      : truth_(truth), space_(space), names_(names), seed_(seed) {}
 
   /// The truth's checkpoint for a check of the run; nullptr: the truth never reaches it.
   const Checkpoint* at(const std::string& check) const;
-  /// Bytes of a dense backing, guards included.
-  const std::vector<std::uint8_t>& dense(const Checkpoint& check, int backing, int pass);
-  /// One page of a sparse backing (`number` = offset / 4096); unwritten bytes are its poison.
-  std::vector<std::uint8_t> page(const Checkpoint& check, int backing, std::int64_t number, int pass);
-  Id id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const;
+  /// Bytes of a dense buffer, guards included.
+  const std::vector<std::uint8_t>& dense(const Checkpoint& check, int buffer, int pass);
+  /// One page of a sparse buffer (`number` = offset / 4096); unwritten bytes are its poison.
+  std::vector<std::uint8_t> page(const Checkpoint& check, int buffer, std::int64_t number, int pass);
+  Id id(const Checkpoint& check, int buffer, std::int64_t offset, Names& names) const;
 
  private:
   Rendering& rendering(int pass);
   const Bytes& fresh(int pass);
   const Truth& truth_;
-  const Arena& arena_;
+  const AddressSpace& space_;
   const Names& names_;
   std::uint64_t seed_;
   std::vector<std::unique_ptr<Rendering>> renderings_;
@@ -51,12 +51,12 @@ class Expectation {
 };
 
 /// Whether a byte is compared at a check.
-bool matters(const Checkpoint& check, int backing, std::int64_t offset);
+bool matters(const Checkpoint& check, int buffer, std::int64_t offset);
 
-/// Wrong bytes of one backing at one check, in any pass.
+/// Wrong bytes of one buffer at one check, in any pass.
 struct WrongRange {
   std::size_t check{0};  ///< index into Observation::checks
-  int backing{0};
+  int buffer{0};
   std::int64_t begin{0}, end{0};
 };
 struct Mismatch {
@@ -67,9 +67,9 @@ struct Mismatch {
   bool reports_differ{false};  ///< completions, hits and misses
   bool any() const { return wrong_bytes > 0 || ending_differs || reports_differ; }
 };
-/// `decided`: the comparison of the deciding passes; where it finds a backing correct at a check, the other passes are not
+/// `decided`: the comparison of the deciding passes; where it finds a buffer correct at a check, the other passes are not
 /// examined.
-Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const Arena& arena,
+Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const AddressSpace& space,
                  const Mismatch* decided = nullptr);
 
 /// The events that count as reports: completions, failures, hits and misses.

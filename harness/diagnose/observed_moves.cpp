@@ -8,10 +8,10 @@ namespace kvcts::scenario {
 
 using layout::Axis;
 
-Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids,
+Lens::Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
            const std::vector<std::int64_t>& positions, std::int64_t first_token) {
   const layout::Cache cache = cache_of(view);
-  const std::vector<Place> starts = arena.places(view, cache);
+  const std::vector<BufferAddress> starts = space.places(view, cache);
   for (const layout::Plane& plane : cache.planes) {
     Face face{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
     face.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
@@ -32,17 +32,17 @@ Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>
   }
 }
 
-bool Lens::sees(int backing) const {
-  return std::any_of(faces_.begin(), faces_.end(), [&](const Face& face) { return face.start.backing == backing; });
+bool Lens::sees(int buffer) const {
+  return std::any_of(faces_.begin(), faces_.end(), [&](const Face& face) { return face.start.buffer == buffer; });
 }
 
 bool Lens::nested() const {
   return std::all_of(faces_.begin(), faces_.end(), [](const Face& face) { return face.nested; });
 }
 
-std::optional<Element> Lens::at(Place place) const {
+std::optional<Element> Lens::at(BufferAddress place) const {
   for (const Face& face : faces_) {
-    if (face.start.backing != place.backing) continue;
+    if (face.start.buffer != place.buffer) continue;
     const std::int64_t bit = (place.offset - face.start.offset) * 8;
     layout::Coord at = face.plane.origin;
     if (face.nested) {
@@ -76,7 +76,7 @@ std::optional<Element> Lens::at(Place place) const {
   return std::nullopt;
 }
 
-std::optional<Place> Aim::at(const Element& element) const {
+std::optional<BufferAddress> Aim::at(const Element& element) const {
   if (!element.token) return std::nullopt;
   const std::int64_t n = view_.block_size(), position = (*element.token - first_token_) / n;
   if (*element.token < first_token_) return std::nullopt;
@@ -87,7 +87,7 @@ std::optional<Place> Aim::at(const Element& element) const {
   return at(element, ids_[index]);
 }
 
-std::optional<Place> Aim::at(const Element& element, std::int64_t block) const {
+std::optional<BufferAddress> Aim::at(const Element& element, std::int64_t block) const {
   const std::int64_t slot = (element.token.value_or(first_token_) - first_token_) % view_.block_size();
   for (const PlaneLocator& plane : view_.planes()) {
     const layout::Box& box = plane.domain();
@@ -101,8 +101,8 @@ std::optional<Place> Aim::at(const Element& element, std::int64_t block) const {
     const auto b = plane.part(Axis::block, block), s = plane.part(Axis::slot, slot),
                c = plane.part(Axis::channel, element.channel);
     if (!k || !l || !h || !b || !s || !c) continue;
-    const Spot spot = plane.at(*k + *l + *h + *b + *s + *c);
-    return Place{spot.backing, spot.bit >= 0 ? spot.bit / 8 : -((7 - spot.bit) / 8)};
+    const BitRange bits_at = plane.at(*k + *l + *h + *b + *s + *c);
+    return BufferAddress{bits_at.buffer, bits_at.bit >= 0 ? bits_at.bit / 8 : -((7 - bits_at.bit) / 8)};
   }
   return std::nullopt;
 }
@@ -164,13 +164,13 @@ Element element_of(const Who& who) {
 // Elements of an output, by their order.
 class OutputLens {
  public:
-  OutputLens(const Action& read, TokenRange tokens, int backing) : shape_(output_shape(read, tokens)), backing_(backing) {}
+  OutputLens(const Action& read, TokenRange tokens, int buffer) : shape_(output_shape(read, tokens)), buffer_(buffer) {}
   /// The bytes of the number that begins there are consecutive; at() knows the first.
-  bool same_number(Place first, Place other) const {
-    return first.backing == other.backing && first.offset / 4 == other.offset / 4;
+  bool same_number(BufferAddress first, BufferAddress other) const {
+    return first.buffer == other.buffer && first.offset / 4 == other.offset / 4;
   }
-  std::optional<Element> at(Place place) const {
-    if (place.backing != backing_) return std::nullopt;
+  std::optional<Element> at(BufferAddress place) const {
+    if (place.buffer != buffer_) return std::nullopt;
     for (const OutputSection& section : shape_.sections) {
       if (place.offset >= section.begin && place.offset < section.begin + section.bytes())
         return in(section, place.offset - section.begin);
@@ -199,7 +199,7 @@ class OutputLens {
   }
 
   OutputShape shape_;
-  int backing_;
+  int buffer_;
 };
 
 }  // namespace
@@ -213,10 +213,10 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
   const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
     std::vector<Lens> all;
     for (const View& view : views)
-      all.emplace_back(view, evidence_.arena, ids_in(r, view, instead), positions_in(r, view), r.first_token);
+      all.emplace_back(view, evidence_.space, ids_in(r, view, instead), positions_in(r, view), r.first_token);
     return all;
   };
-  const auto seen_by = [](const std::vector<Lens>& all, Place place) -> std::optional<Element> {
+  const auto seen_by = [](const std::vector<Lens>& all, BufferAddress place) -> std::optional<Element> {
     for (const Lens& lens : all) {
       if (auto element = lens.at(place)) return element;
     }
@@ -224,23 +224,23 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
   };
   const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
   std::optional<OutputLens> output;
-  if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.arena.output(a.output));
+  if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.space.output(a.output));
   std::optional<ElementIndex> places, everywhere;
   const auto declared = a.from.empty() ? scenario().memories.end() : scenario().memories.find(memory_of(a.from.front()));
   const std::string side = declared == scenario().memories.end() ? "" : declared->second.side;
   if (!from.empty())
     places.emplace(
         images_before(step),
-        [&](int backing) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(backing); }); },
+        [&](int buffer) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(buffer); }); },
         evidence_.names);
 
   for (const Clue& clue : clues().all) {
     ObservedMove s;
     s.clue = &clue;
-    const Place here{clue.backing, clue.offset};
+    const BufferAddress here{clue.buffer, clue.offset};
     const bool content = clue.must.kind == Who::Kind::tag || clue.must.kind == Who::Kind::number;
     if (a.op == Operation::put) {
-      const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.backing); });
+      const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.buffer); });
       if (!content || clue.must.byte != 0 || clue.must.generation != r.generation || source) continue;
       s.at = element_of(clue.must);
     } else if (output) {
@@ -249,12 +249,12 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
         // A number may be right in its first byte and wrong after it: an exponent off by one.
         ObservedMove* last = out.empty() ? nullptr : &out.back();
         if (last && clue.wrong && !last->clue->wrong && a.decode &&
-            output->same_number({last->clue->backing, last->clue->offset}, here))
+            output->same_number({last->clue->buffer, last->clue->offset}, here))
           last->clue = &clue;
         continue;
       }
     } else {
-      if (std::none_of(to.begin(), to.end(), [&](const Lens& lens) { return lens.sees(clue.backing); })) continue;
+      if (std::none_of(to.begin(), to.end(), [&](const Lens& lens) { return lens.sees(clue.buffer); })) continue;
       s.at = seen_by(to, here);
     }
     if (s.at) {
@@ -276,7 +276,7 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
     }
     const Who& is = clue.is;
     const bool element = (is.kind == Who::Kind::tag || is.kind == Who::Kind::number) && is.byte == 0;
-    const auto accept = [&](Place place, std::int64_t odd) {
+    const auto accept = [&](BufferAddress place, std::int64_t odd) {
       auto found = seen_by(from, place);
       if (!found) return false;
       found->channel += odd;
@@ -285,22 +285,22 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
       if (!s.from || as_asked) s.from = found, s.source = place;
       return as_asked;
     };
-    if (is.kind == Who::Kind::poison && places) accept({is.backing, is.offset}, 0);
+    if (is.kind == Who::Kind::poison && places) accept({is.buffer, is.offset}, 0);
     if (element && places) {
       Who code = is;
       code.kind = Who::Kind::tag;
       const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
       code.channel -= odd;
-      for (const Place& place : places->of(code)) {
+      for (const BufferAddress& place : places->of(code)) {
         if (accept(place, odd)) break;
       }
     }
     if (places && !s.source && element && s.taken && clue.wrong) {
       if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.names);
-      for (const Place& place : everywhere->of(is)) {
-        const Backing& backing = evidence_.arena.backings()[static_cast<std::size_t>(place.backing)];
-        if (!s.stray || backing.side == side) s.stray = place;
-        if (backing.side == side) break;
+      for (const BufferAddress& place : everywhere->of(is)) {
+        const Buffer& buffer = evidence_.space.buffers()[static_cast<std::size_t>(place.buffer)];
+        if (!s.stray || buffer.side == side) s.stray = place;
+        if (buffer.side == side) break;
       }
     }
     if (!s.from && element && is.generation == r.generation) s.from = element_of(is);
@@ -341,11 +341,11 @@ const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
   for (const ObservedMove& s : observed_moves(step)) {
     if (s.source && (s.from->component == layout::Component::data) == data &&
         layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
-      all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
+      all.push_back({{s.clue->buffer, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
   }
   for (const ObservedMove& s : observed_moves(step)) {
     if (s.stray && (s.clue->is.component == layout::Component::data) == data)
-      all.push_back({{s.clue->backing, s.clue->offset}, *s.stray, s.taken, false});
+      all.push_back({{s.clue->buffer, s.clue->offset}, *s.stray, s.taken, false});
   }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
@@ -363,7 +363,7 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
   std::vector<Lens> to;
   std::vector<Aim> from;
   for (const View& view : body.to)
-    to.emplace_back(view, evidence_.arena, ids_in(r, view, body.to_blocks), positions_in(r, view), r.first_token);
+    to.emplace_back(view, evidence_.space, ids_in(r, view, body.to_blocks), positions_in(r, view), r.first_token);
   for (const View& view : body.from)
     from.emplace_back(common_->locators.of(view), ids_in(r, view, body.from_blocks), positions_in(r, view), r.first_token);
   const auto agrees = [&](const Fact& fact) {
@@ -405,10 +405,10 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
   return *known;
 }
 
-Who HypothesisSearch::name_before(std::size_t step, int backing, std::int64_t offset) {
-  const Id id = images_before(step)[static_cast<std::size_t>(backing)].at(offset);
+Who HypothesisSearch::name_before(std::size_t step, int buffer, std::int64_t offset) {
+  const Id id = images_before(step)[static_cast<std::size_t>(buffer)].at(offset);
   return evidence_.names.at(
-      id != hole ? id : fresh_id(evidence_.arena.backings()[static_cast<std::size_t>(backing)], offset, evidence_.names));
+      id != hole ? id : fresh_id(evidence_.space.buffers()[static_cast<std::size_t>(buffer)], offset, evidence_.names));
 }
 
 }  // namespace kvcts::scenario

@@ -25,11 +25,11 @@ struct Element {
 /// Place -> element, through one view and one block table.
 class Lens {
  public:
-  Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids,
+  Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
        const std::vector<std::int64_t>& positions, std::int64_t first_token);
   /// The element whose code begins at a byte (4 bits: the even one of the pair).
-  std::optional<Element> at(Place place) const;
-  bool sees(int backing) const;
+  std::optional<Element> at(BufferAddress place) const;
+  bool sees(int buffer) const;
   /// No two elements share a byte: at() is complete.
   bool nested() const;
   std::int64_t slots() const { return slots_; }  ///< per block
@@ -37,7 +37,7 @@ class Lens {
  private:
   struct Face {
     layout::Plane plane;  ///< modes by falling stride
-    Place start;
+    BufferAddress start;
     bool nested{true};  ///< each mode's step exceeds everything inside it
   };
   std::vector<Face> faces_;
@@ -51,9 +51,9 @@ class Aim {
   Aim(const ViewLocator& view, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
       std::int64_t first_token)
       : view_(view), ids_(ids), positions_(positions), first_token_(first_token) {}
-  std::optional<Place> at(const Element& element) const;
+  std::optional<BufferAddress> at(const Element& element) const;
   /// With the given block instead of the table's.
-  std::optional<Place> at(const Element& element, std::int64_t block) const;
+  std::optional<BufferAddress> at(const Element& element, std::int64_t block) const;
   std::int64_t slots() const { return view_.block_size(); }
 
  private:
@@ -63,19 +63,19 @@ class Aim {
 };
 
 struct ObservedMove {
-  std::optional<Element> at;    ///< where it is: in the destination; in a step without one, whom the truth has there
-  Element asked;                ///< the element that belongs there if the step runs as written
-  bool taken{false};            ///< `at` is one of the elements that the step moves
-  std::optional<Element> from;  ///< the element that arrived
-  std::optional<Place> source;  ///< its origin
-  std::optional<Place> stray;   ///< where it lay if that is no memory of the step's source
+  std::optional<Element> at;            ///< where it is: in the destination; in a step without one, whom the truth has there
+  Element asked;                        ///< the element that belongs there if the step runs as written
+  bool taken{false};                    ///< `at` is one of the elements that the step moves
+  std::optional<Element> from;          ///< the element that arrived
+  std::optional<BufferAddress> source;  ///< its origin
+  std::optional<BufferAddress> stray;   ///< where it lay if that is no memory of the step's source
   const Clue* clue{nullptr};
 };
 
 /// This byte of the destination holds what that byte of the source held before the step. Such facts show what a step would
 /// have done with addresses without playing it.
 struct Fact {
-  Place to, from;
+  BufferAddress to, from;
   bool taken{false};  ///< it lies where the step writes: other steps may have moved the rest
   bool sent{false};   ///< it comes from where the step reads
 };

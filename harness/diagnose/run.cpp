@@ -77,32 +77,32 @@ std::optional<Operation> op_of(const Scenario& scenario, const std::string& step
 
 // The first wrong bytes, in words, with the owner of the data found there.
 std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
-                                   const Arena& arena, Names& names, const Clues& clues) {
+                                   const AddressSpace& space, Names& names, const Clues& clues) {
   std::vector<WrongByte> out;
   for (const WrongRange& range : mismatch.ranges) {
     if (out.size() == 16) break;
     const Checkpoint* check = expectation.at(o.checks[range.check]);
     const std::int64_t bytes = std::min<std::int64_t>(range.end - range.begin, 8);
     std::vector<std::uint8_t> seen(static_cast<std::size_t>(bytes)), must;
-    o.bytes[0][range.check].read(range.backing, range.begin, bytes, seen.data());
+    o.bytes[0][range.check].read(range.buffer, range.begin, bytes, seen.data());
     std::int64_t offset = 0;
-    const std::string region = arena.name_of({range.backing, range.begin}, offset);
-    const Backing& b = arena.backings()[static_cast<std::size_t>(range.backing)];
+    const std::string region = space.name_of({range.buffer, range.begin}, offset);
+    const Buffer& b = space.buffers()[static_cast<std::size_t>(range.buffer)];
     for (std::int64_t i = 0; i < bytes; ++i) {
       if (!b.sparse) {
         must.push_back(
-            expectation.dense(*check, range.backing, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
+            expectation.dense(*check, range.buffer, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
       } else {
         const std::int64_t at = range.begin + i, number = Image::page_of(at);
         must.push_back(
-            expectation.page(*check, range.backing, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
+            expectation.page(*check, range.buffer, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
       }
     }
-    std::string where = words(names.at(expectation.id(*check, range.backing, range.begin, names)), arena.backings());
+    std::string where = words(names.at(expectation.id(*check, range.buffer, range.begin, names)), space.buffers());
     const auto clue = std::find_if(clues.all.begin(), clues.all.end(),
-                                   [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
+                                   [&](const Clue& c) { return c.buffer == range.buffer && c.offset == range.begin; });
     if (clue != clues.all.end())
-      where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
+      where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, space.buffers()));
     if (range.end - range.begin > bytes) where += fmt::format("; wrong to {}", offset + range.end - range.begin - 1);
     out.push_back({region, offset, text::hex(must), text::hex(seen), where});
   }
@@ -111,13 +111,13 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 
 // Peak memory of the search below: all passes of every check, the names in each pass, and the facts about each byte of
 // content.
-double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const Arena& arena, const Names& names,
+double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space, const Names& names,
                            std::int64_t content) {
   // Measured, rounded up: clue, observed move and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {
-    for (const Backing& b : arena.backings()) {
+    for (const Buffer& b : space.buffers()) {
       kept += b.sparse ? static_cast<double>(bytes.pages(b.ordinal).size() * Bytes::page)
                        : static_cast<double>(bytes.dense(b.ordinal).size());
       if (!b.sparse) named = std::max(named, static_cast<double>(bytes.dense(b.ordinal).size()));
@@ -147,8 +147,8 @@ struct Held {
   Mismatch mismatch;
   std::int64_t content{0};
   Clues clues;
-  Held(Truth of, const Arena& arena, const Names& names, std::uint64_t seed)
-      : truth(std::move(of)), expectation(truth, arena, names, seed) {}
+  Held(Truth of, const AddressSpace& space, const Names& names, std::uint64_t seed)
+      : truth(std::move(of)), expectation(truth, space, names, seed) {}
   Held(const Held&) = delete;
   /// The check that the clues are of; null: no byte is wrong, or the truth never reaches it.
   const Checkpoint* wrong_at(const Observation& seen) const {
@@ -158,7 +158,7 @@ struct Held {
 
 /// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
 /// themselves, as a later step has a place among them.
-std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const Arena& arena, Names& names,
+std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const AddressSpace& space, Names& names,
                                  const Observation& seen, std::uint64_t seed) {
   Scenario part = without_faults(scenario);
   const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
@@ -166,24 +166,24 @@ std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenar
   part.steps.erase(stopped, part.steps.end());
   std::unique_ptr<Held> out;
   try {
-    out = std::make_unique<Held>(paint(part, arena, names), arena, names, seed);
+    out = std::make_unique<Held>(paint(part, space, names), space, names, seed);
   } catch (const std::runtime_error&) {
     return nullptr;
   }
-  out->mismatch = compare(seen, out->truth, out->expectation, arena);
+  out->mismatch = compare(seen, out->truth, out->expectation, space);
   out->content = content_of(out->expectation, names);
   if (!out->mismatch.ranges.empty())
-    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, arena, names, seed);
+    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, space, names, seed);
   return out;
 }
 
 /// Where accesses outside lie by the declared layout: " (block 9, slot 8, of 8 blocks)".
-std::string beyond(const Observation& seen, const Scenario& scenario, const Arena& arena) {
+std::string beyond(const Observation& seen, const Scenario& scenario, const AddressSpace& space) {
   for (const json& event : seen.events) {
     if (event.value("violation", "") != "outside" || event.value("step", "") != seen.ending.step) continue;
-    const Place place{event.value("backing", -1), event.value("offset", std::int64_t{0})};
-    if (place.backing < 0 || static_cast<std::size_t>(place.backing) >= arena.backings().size()) continue;
-    const std::string words = Seats(scenario, arena).words_beyond(place);
+    const BufferAddress place{event.value("backing", -1), event.value("offset", std::int64_t{0})};
+    if (place.buffer < 0 || static_cast<std::size_t>(place.buffer) >= space.buffers().size()) continue;
+    const std::string words = Seats(scenario, space).words_beyond(place);
     if (!words.empty()) return " (" + words + ")";
   }
   return "";
@@ -192,10 +192,10 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Aren
 }  // namespace
 
 void expect_playable(const Scenario& scenario) {
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   Names names;
-  paint(without_faults(scenario), arena, names);
-  record(scenario, arena, actual_sequence(scenario));
+  paint(without_faults(scenario), space, names);
+  record(scenario, space, actual_sequence(scenario));
 }
 
 Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& mover) {
@@ -204,13 +204,13 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
     return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
   };
   const auto begin = clock::now();
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   Names names;
-  Held whole(paint(without_faults(scenario), arena, names), arena, names, seed);
-  const Tape tape = record(scenario, arena, actual_sequence(scenario));
+  Held whole(paint(without_faults(scenario), space, names), space, names, seed);
+  const Tape tape = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(tape, seed, deciding_passes(scenario), mover);
   Mismatch& mismatch = whole.mismatch;
-  mismatch = compare(seen, whole.truth, whole.expectation, arena);
+  mismatch = compare(seen, whole.truth, whole.expectation, space);
   whole.content = content_of(whole.expectation, names);
   Report report;
   report.checked_bytes = mismatch.checked_bytes;
@@ -223,7 +223,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
 
   const std::string& kind = seen.ending.kind;
   const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
-  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, scenario, arena);
+  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, scenario, space);
   report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
   if (!completed) report.phase = phase_of(seen, op_of(scenario, seen.ending.step));
   if (hung) report.hang = HangKind::stalled;
@@ -243,7 +243,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
     if (!completed) report.message = ended;
     if (report.outcome == Outcome::pass)
-      report.message = words_without_effect(steps_without_effect(scenario, arena, seen, true, seed, mover));
+      report.message = words_without_effect(steps_without_effect(scenario, space, seen, true, seed, mover));
     conclude();
     return report;
   }
@@ -252,27 +252,27 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
                                  [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) report.outcome = Outcome::refused;
 
-  const double needed = memory_of_diagnosis(seen, mismatch, arena, names, whole.content);
+  const double needed = memory_of_diagnosis(seen, mismatch, space, names, whole.content);
   const bool searched = needed <= diagnosis_memory;
   std::unique_ptr<Held> due;
   Held* told = &whole;  // what is said of the bytes; the cause is searched in the whole
   Explanation why;
   if (searched) {
     observe_more(seen, tape, seed, naming_passes, mover);
-    mismatch = compare(seen, whole.truth, whole.expectation, arena, &mismatch);
-    const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, arena, names, seed); };
+    mismatch = compare(seen, whole.truth, whole.expectation, space, &mismatch);
+    const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, space, names, seed); };
     find();
     if (whole.clues.unknown > 0 && name_declared(scenario, names)) find();
-    if (!completed) due = due_before(seen.ending.step, scenario, arena, names, seen, seed);
+    if (!completed) due = due_before(seen.ending.step, scenario, space, names, seen, seed);
     if (due) told = due.get();
     report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
     if (const Checkpoint* check = told->wrong_at(seen))
-      report.what_happened = what_happened(scenario, arena, names, *check, told->clues);
+      report.what_happened = what_happened(scenario, space, names, *check, told->clues);
     why =
-        explain({without_faults(scenario), arena, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
+        explain({without_faults(scenario), space, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
   } else {
     report.what_happened =
-        what_happened(scenario, arena, names, runs_of(seen, mismatch, whole.expectation, arena, names, seed));
+        what_happened(scenario, space, names, runs_of(seen, mismatch, whole.expectation, space, names, seed));
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -310,7 +310,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
-  if (const std::string idle = words_without_effect(steps_without_effect(scenario, arena, seen, false, seed, mover));
+  if (const std::string idle = words_without_effect(steps_without_effect(scenario, space, seen, false, seed, mover));
       !idle.empty())
     report.message += "; " + idle;
   if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};
@@ -324,9 +324,9 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
                                              report.expected_bytes, told->clues.untouched);
   }
   report.tried = why.tried, report.trace = why.trace;
-  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, arena, names, told->clues);
+  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, names, told->clues);
   if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
-    report.picture = moves_of(scenario, arena, names, *check, told->clues);
+    report.picture = moves_of(scenario, space, names, *check, told->clues);
   report.diagnose_ns = ns_since(compared);
   return report;
 }

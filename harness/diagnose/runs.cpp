@@ -17,9 +17,9 @@ constexpr std::size_t most_runs = 2'000'000;
 /// Right bytes between wrong ones that are equal by chance.
 constexpr std::int64_t chance = 4;
 
-/// Adjacent bytes of a backing, in the first two passes.
+/// Adjacent bytes of a buffer, in the first two passes.
 struct Found {
-  int backing{0};
+  int buffer{0};
   std::int64_t begin{0};
   std::vector<std::uint8_t> first, second;
   std::int64_t end() const { return begin + static_cast<std::int64_t>(first.size()); }
@@ -28,8 +28,8 @@ struct Found {
 /// Places of names in the truth, by the run of Ids that they belong to.
 class Homes {
  public:
-  Homes(const Checkpoint& check, const Arena& arena) : arena_(arena), images_(check.images) {
-    for (const Backing& b : arena.backings()) {
+  Homes(const Checkpoint& check, const AddressSpace& space) : space_(space), images_(check.images) {
+    for (const Buffer& b : space.buffers()) {
       if (b.side == "output") continue;
       Id last = 0;
       for (const auto& [number, ids] : images_[static_cast<std::size_t>(b.ordinal)].pages()) {
@@ -39,68 +39,68 @@ class Homes {
           last = id;
           if (!begins) continue;
           auto& places = places_[id / Names::chunk];
-          const Place place{b.ordinal, number * Image::page + i - id % Names::chunk};
+          const BufferAddress place{b.ordinal, number * Image::page + i - id % Names::chunk};
           if (places.size() < 8 && (places.empty() || places.back() != place)) places.push_back(place);
         }
       }
     }
   }
   /// In another memory than `but`, if there is one.
-  Place of(Id id, int but) const {
-    Place best;
+  BufferAddress of(Id id, int but) const {
+    BufferAddress best;
     const auto found = places_.find(id / Names::chunk);
     if (found == places_.end()) return best;
-    for (Place place : found->second) {
+    for (BufferAddress place : found->second) {
       place.offset += id % Names::chunk;
-      if (images_[static_cast<std::size_t>(place.backing)].at(place.offset) != id) continue;
-      const bool elsewhere = memory(place.backing) != memory(but);
-      if (best.backing < 0 || elsewhere) best = place;
+      if (images_[static_cast<std::size_t>(place.buffer)].at(place.offset) != id) continue;
+      const bool elsewhere = memory(place.buffer) != memory(but);
+      if (best.buffer < 0 || elsewhere) best = place;
       if (elsewhere) break;
     }
     return best;
   }
 
  private:
-  const std::string& memory(int backing) const { return arena_.backings()[static_cast<std::size_t>(backing)].memory; }
-  const Arena& arena_;
+  const std::string& memory(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].memory; }
+  const AddressSpace& space_;
   const std::vector<Image>& images_;
-  std::unordered_map<std::uint32_t, std::vector<Place>> places_;
+  std::unordered_map<std::uint32_t, std::vector<BufferAddress>> places_;
 };
 
 class Walk {
  public:
-  Walk(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
+  Walk(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
        const Names& names, std::uint64_t seed)
       : o_(observation),
-        arena_(arena),
+        space_(space),
         names_(names),
         seed_(seed),
         number_(mismatch.ranges.front().check),
         check_(*expectation.at(o_.checks[number_])),
-        homes_(check_, arena) {
+        homes_(check_, space) {
     for (const WrongRange& range : mismatch.ranges)
-      if (range.check == number_) wrong_[range.backing].emplace_back(range.begin, range.end);
+      if (range.check == number_) wrong_[range.buffer].emplace_back(range.begin, range.end);
   }
 
   std::vector<ClueRun> runs() {
-    for (const Backing& b : arena_.backings()) take_bytes(b);
+    for (const Buffer& b : space_.buffers()) take_bytes(b);
     for (const Found& found : found_) {
       begins_.emplace(found.first.data(), found.begin);
       cut(found);
       if (runs_.size() > most_runs) return {};
     }
     look_up();
-    std::ranges::sort(runs_, {}, [](const ClueRun& run) { return std::pair(run.first.backing, run.first.offset); });
+    std::ranges::sort(runs_, {}, [](const ClueRun& run) { return std::pair(run.first.buffer, run.first.offset); });
     return std::move(runs_);
   }
 
  private:
-  const Backing& backing(int number) const { return arena_.backings()[static_cast<std::size_t>(number)]; }
+  const Buffer& buffer(int number) const { return space_.buffers()[static_cast<std::size_t>(number)]; }
   const Bytes& seen(std::size_t pass) const { return o_.bytes[pass][number_]; }
 
-  void take_bytes(const Backing& b) {
+  void take_bytes(const Buffer& b) {
     const auto take = [&](std::int64_t begin, std::int64_t end) {
-      if (found_.empty() || found_.back().backing != b.ordinal || found_.back().end() != begin)
+      if (found_.empty() || found_.back().buffer != b.ordinal || found_.back().end() != begin)
         found_.push_back({b.ordinal, begin, {}, {}});
       Found& found = found_.back();
       const std::size_t had = found.first.size(), size = static_cast<std::size_t>(end - begin);
@@ -118,8 +118,8 @@ class Walk {
   }
 
   void cut(const Found& found) {
-    const Image& image = check_.images[static_cast<std::size_t>(found.backing)];
-    const auto& ranges = wrong_[found.backing];
+    const Image& image = check_.images[static_cast<std::size_t>(found.buffer)];
+    const auto& ranges = wrong_[found.buffer];
     std::size_t range = 0;
     const auto wrong_until = [&](std::int64_t at, std::int64_t& until) {
       while (range < ranges.size() && ranges[range].second <= at) ++range;
@@ -162,7 +162,7 @@ class Walk {
 
   void add(const Found& found, std::int64_t at, std::int64_t end, Id must, bool wrong) {
     ClueRun run;
-    run.first.backing = found.backing, run.first.offset = at, run.first.wrong = wrong;
+    run.first.buffer = found.buffer, run.first.offset = at, run.first.wrong = wrong;
     run.first.must = names_.at(must);
     const auto kind = run.first.must.kind;
     const bool content = kind == Who::Kind::tag || kind == Who::Kind::number;
@@ -179,7 +179,7 @@ class Walk {
 
   /// What needs no search.
   bool at_sight(const Found& found, ClueRun& run) {
-    const Backing& b = backing(run.first.backing);
+    const Buffer& b = buffer(run.first.buffer);
     const auto begin = static_cast<std::size_t>(run.first.offset - found.begin), size = static_cast<std::size_t>(run.bytes);
     const ByteView first = ByteView(found.first).subspan(begin, size), second = ByteView(found.second).subspan(begin, size);
     bool untouched = true;
@@ -203,18 +203,18 @@ class Walk {
     // Names by Id, and what was in every memory before.
     std::vector<std::uint8_t> stream(names_.chunks() * Names::chunk);
     std::vector<bool> issued(stream.size());
-    Rendering rendering(names_, arena_.backings(), seed_, 0);
+    Rendering rendering(names_, space_.buffers(), seed_, 0);
     names_.each([&](Id id) {
       const auto kind = names_.at(id).kind;
       if (kind != Who::Kind::tag && kind != Who::Kind::number && kind != Who::Kind::nibbles) return;
       stream[id] = rendering.byte(id), issued[id] = true;
     });
     std::vector<std::vector<std::uint8_t>> poison;
-    std::vector<Place> begins;
+    std::vector<BufferAddress> begins;
     for (const Found& found : found_) {
-      const Backing& b = backing(found.backing);
+      const Buffer& b = buffer(found.buffer);
       if (b.zeroed || b.side == "output") continue;
-      begins.push_back({found.backing, found.begin});
+      begins.push_back({found.buffer, found.begin});
       rendering.poison(b, found.begin, poison.emplace_back(found.first.size()));
     }
     std::vector<ByteView> sources{stream};
@@ -222,8 +222,8 @@ class Walk {
     const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) -> findings::Likely {
       if (source > 0) {
         // Up to where a guard begins or ends.
-        const Place from = begins[static_cast<std::size_t>(source) - 1];
-        const std::int64_t offset = from.offset + at, end = backing(from.backing).bytes;
+        const BufferAddress from = begins[static_cast<std::size_t>(source) - 1];
+        const std::int64_t offset = from.offset + at, end = buffer(from.buffer).bytes;
         return {offset < 0 ? -offset : offset < end ? end - offset : 1 << 20, 0};
       }
       if (!issued[static_cast<std::size_t>(at)]) return {};
@@ -249,22 +249,21 @@ class Walk {
       if (piece.source == 0) {
         run.is = static_cast<Id>(piece.from);
         run.first.is = names_.at(run.is);
-        run.from = homes_.of(static_cast<Id>(piece.from), whole.first.backing);
+        run.from = homes_.of(static_cast<Id>(piece.from), whole.first.buffer);
       } else if (piece.source > 0) {
         run.from = begins[static_cast<std::size_t>(piece.source) - 1];
         run.from.offset += piece.from;
         run.first.is.kind = Who::Kind::poison;
-        run.first.is.backing = run.from.backing, run.first.is.offset = run.from.offset;
+        run.first.is.buffer = run.from.buffer, run.first.is.offset = run.from.offset;
       }
-      if (backing(whole.first.backing).side == "output" && (kind == Who::Kind::tag))
-        read(run, must + static_cast<Id>(ahead));
+      if (buffer(whole.first.buffer).side == "output" && (kind == Who::Kind::tag)) read(run, must + static_cast<Id>(ahead));
       done[piece.number] = true;
       rest.push_back(std::move(run));
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       ClueRun& run = runs_[i];
       if (done[i]) continue;
-      if (run.first.wrong && run.first.must.kind == Who::Kind::tag && backing(run.first.backing).side == "output")
+      if (run.first.wrong && run.first.must.kind == Who::Kind::tag && buffer(run.first.buffer).side == "output")
         read(run, must_.at(i));
       rest.push_back(std::move(run));
     }
@@ -276,21 +275,21 @@ class Walk {
 
   /// A step that read what was wrong already.
   void read(ClueRun& run, Id must) const {
-    const Place there = homes_.of(must, run.first.backing);
-    if (there.backing < 0) return;
-    const auto wrong = wrong_.find(there.backing);
+    const BufferAddress there = homes_.of(must, run.first.buffer);
+    if (there.buffer < 0) return;
+    const auto wrong = wrong_.find(there.buffer);
     if (wrong == wrong_.end()) return;
     const auto after = std::ranges::upper_bound(wrong->second, std::pair(there.offset, INT64_MAX));
     if (after == wrong->second.begin() || std::prev(after)->second <= there.offset) return;
     std::vector<std::uint8_t> here(static_cast<std::size_t>(run.bytes)), source(here.size());
-    seen(0).read(run.first.backing, run.first.offset, run.bytes, here.data());
-    seen(0).read(there.backing, there.offset, run.bytes, source.data());
+    seen(0).read(run.first.buffer, run.first.offset, run.bytes, here.data());
+    seen(0).read(there.buffer, there.offset, run.bytes, source.data());
     if (here != source) return;
     run.from = there, run.follows = true;
   }
 
   const Observation& o_;
-  const Arena& arena_;
+  const AddressSpace& space_;
   const Names& names_;
   std::uint64_t seed_;
   std::size_t number_;
@@ -307,9 +306,9 @@ class Walk {
 }  // namespace
 
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const Arena& arena, const Names& names, std::uint64_t seed) {
+                             const AddressSpace& space, const Names& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  return Walk(observation, mismatch, expectation, arena, names, seed).runs();
+  return Walk(observation, mismatch, expectation, space, names, seed).runs();
 }
 
 }  // namespace kvcts::scenario

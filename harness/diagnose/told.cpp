@@ -7,11 +7,11 @@ namespace kvcts::diagnose {
 using Kind = Provenance::Kind;
 using View = std::span<const std::uint8_t>;
 
-scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenario::Place at,
-                                const scenario::Arena& arena) const {
+scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenario::BufferAddress at,
+                                const scenario::AddressSpace& space) const {
   using Is = scenario::Patch::Is;
   const auto place = [&](const RegionRef& r, std::int64_t offset) {
-    scenario::Place out = arena.place(place_name(case_, r));
+    scenario::BufferAddress out = space.place(place_name(case_, r));
     out.offset += offset;
     return out;
   };
@@ -51,17 +51,17 @@ Crop Arrivals::crop() const {
   return crop_of(case_, wrong);
 }
 
-scenario::Arrived Arrivals::told(const scenario::Arena& arena, const Crop& crop) const {
+scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop& crop) const {
   scenario::Arrived out;
   bool tails_came = false, beside_tails = false;
   std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
-    const scenario::Place start = arena.place(place_name(case_, region.arrived.region));
+    const scenario::BufferAddress start = space.place(place_name(case_, region.arrived.region));
     auto tail = region.tails.begin();
     const auto add = [&](const Arrival& one) {
-      out.patches.push_back(patch(region, one, {start.backing, start.offset + one.at - region.base}, arena));
+      out.patches.push_back(patch(region, one, {start.buffer, start.offset + one.at - region.base}, space));
     };
     const Arrival* last = nullptr;
     for (const Arrival& one : region.stretches) {
@@ -70,13 +70,13 @@ scenario::Arrived Arrivals::told(const scenario::Arena& arena, const Crop& crop)
       if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
       if (forgives_ && is_unknown(one)) {
         const std::int64_t at = start.offset + one.at - region.base;
-        ignored[start.backing][at] = at + one.bytes;
+        ignored[start.buffer][at] = at + one.bytes;
         continue;
       }
       if (!crop.whole &&
           ((one.should.kind == Kind::element && !kept(one.should)) || (one.did.kind == Kind::element && !kept(one.did)))) {
         const std::int64_t at = start.offset + one.at - region.base;
-        ignored[start.backing][at] = at + one.bytes;  // who else is in this is not played
+        ignored[start.buffer][at] = at + one.bytes;  // who else is in this is not played
         continue;
       }
       // A few bytes between two stretches of one copy are right by chance, in this pass.
@@ -92,10 +92,10 @@ scenario::Arrived Arrivals::told(const scenario::Arena& arena, const Crop& crop)
       beside_tails = beside_tails || tail == region.tails.end() || one.at < tail->first;
     }
     for (const auto& [begin, end] : region.tails)
-      out.any[start.backing][start.offset + begin - region.base] = start.offset + end - region.base;
+      out.any[start.buffer][start.offset + begin - region.base] = start.offset + end - region.base;
   }
   if (!tails_came || !beside_tails) out.any.clear();
-  for (auto& [backing, ranges] : ignored) out.any[backing].merge(ranges);
+  for (auto& [buffer, ranges] : ignored) out.any[buffer].merge(ranges);
   // The output is read last.
   for (const Region& region : regions_) {
     if (region.arrived.region.group >= 0) continue;
@@ -108,8 +108,8 @@ scenario::Arrived Arrivals::told(const scenario::Arena& arena, const Crop& crop)
           begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
       for (; one != region.stretches.end() && one->at < end; ++one) {
         if (!one->wrong || !group.requests[r].transfer) continue;
-        const scenario::Place start = arena.place(place_name(case_, region.arrived.region, r));
-        out.patches.push_back(patch(region, *one, {start.backing, start.offset + one->at - begin}, arena));
+        const scenario::BufferAddress start = space.place(place_name(case_, region.arrived.region, r));
+        out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));
       }
       begin = end;
     }

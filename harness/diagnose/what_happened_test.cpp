@@ -29,14 +29,14 @@ using Words = std::vector<std::string>;
 
 /// As it is said of a case that is too large for clues.
 std::vector<Finding> found_in_runs(const Scenario& scenario) {
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   Names names;
-  const Truth truth = paint(without_faults(scenario), arena, names);
-  Expectation expectation(truth, arena, names, 1);
-  const Tape tape = record(scenario, arena, actual_sequence(scenario));
+  const Truth truth = paint(without_faults(scenario), space, names);
+  Expectation expectation(truth, space, names, 1);
+  const Tape tape = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(tape, 1, 2);
-  const Mismatch mismatch = compare(seen, truth, expectation, arena);
-  return what_happened(scenario, arena, names, runs_of(seen, mismatch, expectation, arena, names, 1));
+  const Mismatch mismatch = compare(seen, truth, expectation, space);
+  return what_happened(scenario, space, names, runs_of(seen, mismatch, expectation, space, names, 1));
 }
 Words told_in_runs(const Scenario& scenario) {
   Report report;

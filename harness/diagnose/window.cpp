@@ -14,22 +14,22 @@ using Kind = Provenance::Kind;
 
 // ---- seats ---------------------------------------------------------------------------------------------------------
 
-Seats::Seats(const Scenario& scenario, const Arena& arena) : arena_(arena) {
+Seats::Seats(const Scenario& scenario, const AddressSpace& space) : space_(space) {
   for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.cache.empty() || !memory.view.of.empty()) continue;
     Memory m{name, static_cast<int>(memory.rank), cache_of(memory.view), {}};
     View whole;
     whole.of = name;
-    m.begins = arena.places(whole, m.cache);
+    m.begins = space.places(whole, m.cache);
     memories_.push_back(std::move(m));
   }
 }
 
-std::optional<Seat> Seats::at(Place place) const {
+std::optional<Seat> Seats::at(BufferAddress place) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = place.offset - m.begins[a].offset;
-      if (m.begins[a].backing != place.backing || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
+      if (m.begins[a].buffer != place.buffer || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
       auto spot = seat_at(m.cache, static_cast<int>(a), inside);
       if (spot) spot->who.from = m.name, spot->who.rank = m.rank;
       return spot;
@@ -38,8 +38,8 @@ std::optional<Seat> Seats::at(Place place) const {
   return std::nullopt;
 }
 
-std::string Seats::words_at(Place place) const {
-  const Backing& b = arena_.backings().at(static_cast<std::size_t>(place.backing));
+std::string Seats::words_at(BufferAddress place) const {
+  const Buffer& b = space_.buffers().at(static_cast<std::size_t>(place.buffer));
   if (place.offset < 0) return "guard below";
   if (place.offset >= b.bytes) return "guard above";
   if (const auto spot = at(place)) {
@@ -52,11 +52,11 @@ std::string Seats::words_at(Place place) const {
   return declared ? "padding" : "raw bytes";
 }
 
-std::string Seats::words_beyond(Place place) const {
+std::string Seats::words_beyond(BufferAddress place) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = place.offset - m.begins[a].offset;
-      if (m.begins[a].backing != place.backing || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
+      if (m.begins[a].buffer != place.buffer || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
       for (const auto& plane : m.cache.planes) {
         if (plane.allocation != static_cast<int>(a) || plane.component != layout::Component::data) continue;
         const auto outermost = std::max_element(plane.modes.begin(), plane.modes.end(), [](const auto& x, const auto& y) {
@@ -76,10 +76,10 @@ std::string Seats::words_beyond(Place place) const {
 
 // ---- who -----------------------------------------------------------------------------------------------------------
 
-Teller::Teller(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check)
-    : arena_(arena), names_(names), seats_(scenario, arena), element_index_(check, arena, names) {}
+Teller::Teller(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check)
+    : space_(space), names_(names), seats_(scenario, space), element_index_(check, space, names) {}
 
-Provenance Teller::tell(const Who& who, int backing) const {
+Provenance Teller::tell(const Who& who, int buffer) const {
   Provenance out;
   switch (who.kind) {
     case Who::Kind::unknown:
@@ -89,14 +89,14 @@ Provenance Teller::tell(const Who& who, int backing) const {
       return out;
     case Who::Kind::poison:
       out.kind = Kind::poison;
-      out.region = arena_.backings().at(static_cast<std::size_t>(who.backing)).name;
+      out.region = space_.buffers().at(static_cast<std::size_t>(who.buffer)).name;
       out.offset = out.last_offset = who.offset;
       return out;
     case Who::Kind::tag:
     case Who::Kind::number:
       break;
     default:
-      out.kind = Kind::other, out.text = words(who, arena_.backings());
+      out.kind = Kind::other, out.text = words(who, space_.buffers());
       return out;
   }
   out.kind = Kind::element;
@@ -109,9 +109,9 @@ Provenance Teller::tell(const Who& who, int backing) const {
   out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
   // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
-  for (const Place& place : element_index_.of(who)) {
-    const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
-    const int rank = b.side == "producer" ? 2 : place.backing != backing ? 1 : 0;
+  for (const BufferAddress& place : element_index_.of(who)) {
+    const Buffer& b = space_.buffers()[static_cast<std::size_t>(place.buffer)];
+    const int rank = b.side == "producer" ? 2 : place.buffer != buffer ? 1 : 0;
     if (rank <= best) continue;
     const auto spot = seats_.at(place);
     const Provenance* seat = spot ? &spot->who : nullptr;
@@ -125,19 +125,19 @@ Provenance Teller::tell(const Who& who, int backing) const {
 // ---- windows -------------------------------------------------------------------------------------------------------
 
 std::vector<Region> regions_of(const Scenario& scenario) {
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   std::vector<Region> out;
-  for (const Backing& b : arena.backings()) out.push_back({b.name, b.side, b.bytes, b.guard_below, b.guard_above});
+  for (const Buffer& b : space.buffers()) out.push_back({b.name, b.side, b.bytes, b.guard_below, b.guard_above});
   return out;
 }
 
 namespace {
 
 // By its name, or the only one that ends in it.
-int backing_of(const Arena& arena, const std::string& region) {
+int buffer_of(const AddressSpace& space, const std::string& region) {
   int found = -1;
   std::string names;
-  for (const Backing& b : arena.backings()) {
+  for (const Buffer& b : space.buffers()) {
     names += (names.empty() ? "" : ", ") + b.name;
     if (b.name == region) return b.ordinal;
     if (b.memory != region && !b.name.ends_with("/" + region)) continue;
@@ -151,14 +151,14 @@ int backing_of(const Arena& arena, const std::string& region) {
 }  // namespace
 
 std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   Names names;
-  const Truth truth = paint(without_faults(scenario), arena, names);
-  const Tape tape = record(scenario, arena, actual_sequence(scenario));
+  const Truth truth = paint(without_faults(scenario), space, names);
+  const Tape tape = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(tape, seed, naming_passes);
-  Expectation expectation(truth, arena, names, seed);
-  const int backing = backing_of(arena, window.region);
-  const Backing& b = arena.backings()[static_cast<std::size_t>(backing)];
+  Expectation expectation(truth, space, names, seed);
+  const int buffer = buffer_of(space, window.region);
+  const Buffer& b = space.buffers()[static_cast<std::size_t>(buffer)];
   if (window.offset < -b.guard_below || window.offset + window.bytes > b.bytes + b.guard_above) {
     throw std::runtime_error(fmt::format("{} has bytes {} to {} (guards included), the window is {} to {}", b.name,
                                          -b.guard_below, b.bytes + b.guard_above, window.offset,
@@ -177,22 +177,22 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
   }
   const Checkpoint* check = expectation.at(seen.checks[at]);
   if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
-  const Namer namer(seen, names, arena, seed);
-  const Teller teller(scenario, arena, names, *check);
+  const Namer namer(seen, names, space, seed);
+  const Teller teller(scenario, space, names, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
   for (int pass = 0; pass < naming_passes; ++pass)
-    renderings.push_back(std::make_unique<Rendering>(names, arena.backings(), seed, pass));
+    renderings.push_back(std::make_unique<Rendering>(names, space.buffers(), seed, pass));
   std::vector<Stretch> out;
   for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
-    const Id must = expectation.id(*check, backing, offset, names);
+    const Id must = expectation.id(*check, buffer, offset, names);
     Stretch byte{offset,
                  1,
-                 teller.seats().words_at({backing, offset}),
-                 teller.tell(names.at(must), backing),
-                 teller.tell(namer.who(at, backing, offset), backing),
+                 teller.seats().words_at({buffer, offset}),
+                 teller.tell(names.at(must), buffer),
+                 teller.tell(namer.who(at, buffer, offset), buffer),
                  false};
     for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
-      byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(backing, offset) !=
+      byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(buffer, offset) !=
                    renderings[static_cast<std::size_t>(pass)]->byte(must);
     }
     if (!byte.wrong) byte.found = byte.expected;  // equal content may have several names
@@ -203,28 +203,28 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 // ---- drawings ------------------------------------------------------------------------------------------------------
 
-json moves_of(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
+json moves_of(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check,
               const Clues& clues) {
   constexpr std::size_t most = 96, before = 8;
   const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
   if (first == clues.all.end()) return nullptr;
-  const Teller teller(scenario, arena, names, check);
+  const Teller teller(scenario, space, names, check);
   std::vector<Stretch> runs;
   std::size_t first_wrong = 0;
   std::int64_t all = 0;
   for (const Clue& c : clues.all) {
-    if (c.backing != first->backing) continue;
+    if (c.buffer != first->buffer) continue;
     ++all;
     if (runs.size() > first_wrong + most && first_wrong > 0) continue;
-    const Provenance must = teller.tell(c.must, c.backing);
-    append(runs, {c.offset, 1, "", must, c.wrong ? teller.tell(c.is, c.backing) : must, c.wrong});
+    const Provenance must = teller.tell(c.must, c.buffer);
+    append(runs, {c.offset, 1, "", must, c.wrong ? teller.tell(c.is, c.buffer) : must, c.wrong});
     if (c.wrong && first_wrong == 0) first_wrong = runs.size();
   }
   const std::size_t begin = first_wrong > before ? first_wrong - before : 0, end = std::min(runs.size(), begin + most);
   json moves = json::array();
   for (std::size_t i = begin; i < end; ++i) {
     std::int64_t offset = 0;
-    const std::string region = arena.name_of({first->backing, runs[i].offset}, offset);
+    const std::string region = space.name_of({first->buffer, runs[i].offset}, offset);
     all -= runs[i].bytes;
     moves.push_back({{"region", region},
                      {"offset", offset},

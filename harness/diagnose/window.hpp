@@ -12,26 +12,26 @@
 
 namespace kvcts::scenario {
 
-/// Where bytes of the arena lie by the declared layouts of their memories.
+/// Where bytes of the address space lie by the declared layouts of their memories.
 class Seats {
  public:
-  Seats(const Scenario& scenario, const Arena& arena);
+  Seats(const Scenario& scenario, const AddressSpace& space);
   /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
   /// bytes.
-  std::optional<Seat> at(Place place) const;
+  std::optional<Seat> at(BufferAddress place) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
-  std::string words_at(Place place) const;
+  std::string words_at(BufferAddress place) const;
   /// Of a place outside, in a pool whose blocks are outermost: "block 9, slot 8, of 8 blocks"; else "".
-  std::string words_beyond(Place place) const;
+  std::string words_beyond(BufferAddress place) const;
 
  private:
   struct Memory {
     std::string name;
     int rank{0};
     layout::Cache cache;
-    std::vector<Place> begins;  ///< of the allocations
+    std::vector<BufferAddress> begins;  ///< of the allocations
   };
-  const Arena& arena_;
+  const AddressSpace& space_;
   std::vector<Memory> memories_;
 };
 
@@ -39,12 +39,12 @@ class Seats {
 /// in the truth, a producer's before others).
 class Teller {
  public:
-  Teller(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check);
-  Provenance tell(const Who& who, int backing) const;
+  Teller(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check);
+  Provenance tell(const Who& who, int buffer) const;
   const Seats& seats() const { return seats_; }
 
  private:
-  const Arena& arena_;
+  const AddressSpace& space_;
   const Names& names_;
   Seats seats_;
   ElementIndex element_index_;
@@ -68,7 +68,7 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.
-nlohmann::json moves_of(const Scenario& scenario, const Arena& arena, const Names& names, const Checkpoint& check,
+nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check,
                         const Clues& clues);
 
 }  // namespace kvcts::scenario

@@ -33,16 +33,16 @@ void Image::set(std::int64_t offset, Id id) {
   (*ids)[static_cast<std::size_t>(offset - number * page)] = id;
 }
 
-Id fresh_id(const Backing& backing, std::int64_t offset, Names& names) {
-  if (backing.zeroed && offset >= 0 && offset < backing.bytes) return names.intern({.kind = Who::Kind::constant});
-  return names.intern({.kind = Who::Kind::poison, .backing = backing.ordinal, .offset = offset});
+Id fresh_id(const Buffer& buffer, std::int64_t offset, Names& names) {
+  if (buffer.zeroed && offset >= 0 && offset < buffer.bytes) return names.intern({.kind = Who::Kind::constant});
+  return names.intern({.kind = Who::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
 }
 
-void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out) {
-  names.poison(backing, offset, out);
+void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out) {
+  names.poison(buffer, offset, out);
   const auto end = offset + static_cast<std::int64_t>(out.size());
-  if (backing.zeroed) {
-    const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(backing.bytes, offset, end);
+  if (buffer.zeroed) {
+    const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(buffer.bytes, offset, end);
     for (std::int64_t i = from; i < to; ++i) out[static_cast<std::size_t>(i - offset)] = 0;
   }
   for (auto p = image.pages().lower_bound(Image::page_of(offset)); p != image.pages().end() && p->first * Image::page < end;

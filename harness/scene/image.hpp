@@ -1,4 +1,4 @@
-// Names of the bytes of one backing, guards included.
+// Names of the bytes of one buffer, guards included.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 #include "scene/who.hpp"
 
 namespace kvcts::scenario {
@@ -36,8 +36,8 @@ class Image {
 };
 
 /// What a byte is before the first write: poison, or zero where the memory holds zeros.
-Id fresh_id(const Backing& backing, std::int64_t offset, Names& names);
+Id fresh_id(const Buffer& buffer, std::int64_t offset, Names& names);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
-void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
+void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
 
 }  // namespace kvcts::scenario

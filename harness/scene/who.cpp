@@ -92,7 +92,7 @@ std::size_t Names::Hash::operator()(const Who& who) const {
     h = (h ^ value) * 0x9e3779b97f4a7c15ull;
     h ^= h >> 29;
   };
-  add(who.generation | static_cast<std::uint64_t>(who.backing + 1) << 32);
+  add(who.generation | static_cast<std::uint64_t>(who.buffer + 1) << 32);
   add(static_cast<std::uint64_t>(who.kv) | static_cast<std::uint64_t>(who.layer) << 8 |
       static_cast<std::uint64_t>(who.head) << 32);
   add(static_cast<std::uint64_t>(who.token) | static_cast<std::uint64_t>(who.channel) << 40);
@@ -215,8 +215,8 @@ Id Names::join(Nibble low, Nibble high) {
   return intern(mixed);
 }
 
-std::uint8_t Names::render(Id id, const std::vector<Backing>& backings, std::uint64_t seed, int pass) const {
-  return Rendering(*this, backings, seed, pass).byte(id);
+std::uint8_t Names::render(Id id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const {
+  return Rendering(*this, buffers, seed, pass).byte(id);
 }
 
 // ---- Rendering -----------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ void Rendering::fill(Id start, Bytes& out) {
       for (unsigned i = 0; i < Names::chunk; ++i) out[i] = static_cast<std::uint8_t>(i);
       return;
     case Kind::poison:
-      poison(backings_.at(static_cast<std::size_t>(first.backing)), first.offset, out);
+      poison(buffers_.at(static_cast<std::size_t>(first.buffer)), first.offset, out);
       return;
     case Kind::tag: {
       const std::uint64_t key = key_of(first, seed_, pass_);
@@ -286,13 +286,13 @@ void Rendering::fill(Id start, Bytes& out) {
   }
 }
 
-void Rendering::poison(const Backing& backing, std::int64_t offset, std::span<std::uint8_t> out) const {
+void Rendering::poison(const Buffer& buffer, std::int64_t offset, std::span<std::uint8_t> out) const {
   // Poison counts from the first byte of the guard below.
-  const std::int64_t at = offset + backing.guard_below;
+  const std::int64_t at = offset + buffer.guard_below;
   const auto skip = static_cast<std::size_t>(std::clamp<std::int64_t>(-at, 0, static_cast<std::int64_t>(out.size())));
   for (std::size_t i = 0; i < skip; ++i) out[i] = 0;
   if (skip < out.size())
-    kernels::fill_poison(poison_of(backing, seed_, pass_), std::max<std::int64_t>(at, 0), out.subspan(skip));
+    kernels::fill_poison(poison_of(buffer, seed_, pass_), std::max<std::int64_t>(at, 0), out.subspan(skip));
 }
 
 std::uint32_t Rendering::code_of(Id reference, layout::Dtype& dtype) {
@@ -342,7 +342,7 @@ std::string element_words(const Who& who, bool exact_channel) {
 
 }  // namespace
 
-std::string words(const Who& who, const std::vector<Backing>& backings) {
+std::string words(const Who& who, const std::vector<Buffer>& buffers) {
   switch (who.kind) {
     case Kind::hole:
       return "untouched";
@@ -351,9 +351,9 @@ std::string words(const Who& who, const std::vector<Backing>& backings) {
     case Kind::constant:
       return fmt::format("0x{:02x}", who.byte);
     case Kind::poison: {
-      const std::string where = who.backing >= 0 && static_cast<std::size_t>(who.backing) < backings.size()
-                                    ? backings[static_cast<std::size_t>(who.backing)].name
-                                    : fmt::format("backing {}", who.backing);
+      const std::string where = who.buffer >= 0 && static_cast<std::size_t>(who.buffer) < buffers.size()
+                                    ? buffers[static_cast<std::size_t>(who.buffer)].name
+                                    : fmt::format("backing {}", who.buffer);
       return fmt::format("poison of {} {} {}", where, who.offset < 0 ? '-' : '+', who.offset < 0 ? -who.offset : who.offset);
     }
     case Kind::tag:
@@ -373,30 +373,30 @@ std::string words(const Who& who, const std::vector<Backing>& backings) {
   return "";
 }
 
-std::string words(Id id, const Names& names, const std::vector<Backing>& backings) {
+std::string words(Id id, const Names& names, const std::vector<Buffer>& buffers) {
   const Who who = names.at(id);
   if (who.kind == Kind::nibbles) {
     const auto half = [&](std::size_t i) {
       Who piece = names.at(who.pieces[i]);
       const bool high = (who.halves >> i & 1) != 0;
-      if (!is_pair(piece)) return fmt::format("the {} half of {}", high ? "high" : "low", words(piece, backings));
+      if (!is_pair(piece)) return fmt::format("the {} half of {}", high ? "high" : "low", words(piece, buffers));
       piece.channel += high != piece.high_nibble_first ? 1 : 0;
       return element_words(piece, true);
     };
     return "below " + half(0) + ", above " + half(1);
   }
   if (who.kind == Kind::code) {
-    std::string out = words(who, backings);
+    std::string out = words(who, buffers);
     for (int b = 0; b < std::max(layout::bits(who.dtype) / 8, 1); ++b) {
-      out += (b == 0 ? ": " : "; ") + words(who.pieces[static_cast<std::size_t>(b)], names, backings);
+      out += (b == 0 ? ": " : "; ") + words(who.pieces[static_cast<std::size_t>(b)], names, buffers);
     }
     return out;
   }
-  if (who.kind != Kind::number) return words(who, backings);
-  std::string out = words(who, backings);
-  if (who.whole != 0) out += "; its code: " + words(who.whole - 1, names, backings);
-  if (who.power > 0 && who.scale != 0) out += "; scale: " + words(who.scale - 1, names, backings);
-  if (who.power > 0 && who.global_scale != 0) out += "; global scale: " + words(who.global_scale - 1, names, backings);
+  if (who.kind != Kind::number) return words(who, buffers);
+  std::string out = words(who, buffers);
+  if (who.whole != 0) out += "; its code: " + words(who.whole - 1, names, buffers);
+  if (who.power > 0 && who.scale != 0) out += "; scale: " + words(who.scale - 1, names, buffers);
+  if (who.power > 0 && who.global_scale != 0) out += "; global scale: " + words(who.global_scale - 1, names, buffers);
   return out;
 }
 

@@ -11,7 +11,7 @@
 
 #include "layout/dtype.hpp"
 #include "layout/layout.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 
 namespace kvcts::scenario {
 
@@ -23,7 +23,7 @@ struct Who {
     hole,      ///< an untouched byte
     unknown,   ///< matches nothing that was ever meant to be anywhere
     constant,  ///< the same in every pass: zero, a pattern
-    poison,    ///< of a backing, at an offset
+    poison,    ///< of a buffer, at an offset
     tag,       ///< byte of the code of an element (a pair of elements for 4-bit codes: `channel` is the even one)
     number,    ///< byte of a decoded number (fp32): of an element and its scales; the channel is exact, also for 4-bit codes
     nibbles,   ///< two halves from different bytes: `pieces[0]` low, `pieces[1]` high
@@ -39,7 +39,7 @@ struct Who {
   std::uint8_t power{0};  ///< number: how many times its scales are applied
   std::uint32_t generation{0};
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
-  int backing{-1};         ///< poison
+  int buffer{-1};          ///< poison
   std::int64_t offset{0};  ///< poison
   /// number: Ids + 1 (0 = none) of its codes: the first byte of a code, or a Kind::code. `whole`: the data code, where it is
   /// not simply the element that the other fields name.
@@ -87,7 +87,7 @@ class Names {
   Id join(Nibble low, Nibble high);
 
   /// The byte in a pass. hole and unknown render as 0. Slow: use Rendering for many bytes.
-  std::uint8_t render(Id id, const std::vector<Backing>& backings, std::uint64_t seed, int pass) const;
+  std::uint8_t render(Id id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const;
 
   static constexpr unsigned chunk = 256;  ///< consecutive Ids: bytes of a row, of poison
 
@@ -115,11 +115,11 @@ class Names {
 /// The bytes of all names in one pass, computed 256 at a time and cached.
 class Rendering {
  public:
-  Rendering(const Names& names, const std::vector<Backing>& backings, std::uint64_t seed, int pass)
-      : names_(names), backings_(backings), seed_(seed), pass_(pass) {}
+  Rendering(const Names& names, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass)
+      : names_(names), buffers_(buffers), seed_(seed), pass_(pass) {}
   std::uint8_t byte(Id id);
-  /// Poison of a backing from an offset; 0 below its lower guard.
-  void poison(const Backing& backing, std::int64_t offset, std::span<std::uint8_t> out) const;
+  /// Poison of a buffer from an offset; 0 below its lower guard.
+  void poison(const Buffer& buffer, std::int64_t offset, std::span<std::uint8_t> out) const;
 
  private:
   using Bytes = std::array<std::uint8_t, Names::chunk>;
@@ -128,7 +128,7 @@ class Rendering {
   float number(const Who& who);
 
   const Names& names_;
-  const std::vector<Backing>& backings_;
+  const std::vector<Buffer>& buffers_;
   std::uint64_t seed_;
   int pass_;
   std::vector<std::unique_ptr<Bytes>> done_;
@@ -141,8 +141,8 @@ class Rendering {
 std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass);
 
 /// "K layer 3 token 7 head 1 channel 4, generation 1", "poison of P/kv.L0 + 128", "0x00", "unknown".
-std::string words(const Who& who, const std::vector<Backing>& backings);
+std::string words(const Who& who, const std::vector<Buffer>& buffers);
 /// The same with the parts of numbers and of mixed bytes spelled out.
-std::string words(Id id, const Names& names, const std::vector<Backing>& backings);
+std::string words(Id id, const Names& names, const std::vector<Buffer>& buffers);
 
 }  // namespace kvcts::scenario

@@ -61,9 +61,9 @@ TEST(Names, AreGivenOnce) {
       for (int byte = 0; byte < std::max(layout::bits(dtype) / 8, 1); ++byte) all.push_back(element(dtype, channel, byte));
     }
   }
-  for (int backing : {0, 1}) {
+  for (int buffer : {0, 1}) {
     for (std::int64_t offset = -300; offset < 300; ++offset)
-      all.push_back({.kind = Who::Kind::poison, .backing = backing, .offset = offset});
+      all.push_back({.kind = Who::Kind::poison, .buffer = buffer, .offset = offset});
   }
   for (int i = 0; i < 256; ++i) all.push_back({.kind = Who::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
   for (std::uint8_t i = 0; i < 8; ++i) {
@@ -91,10 +91,10 @@ TEST(Names, AreGivenOnce) {
 
 TEST(Names, RenderAsTheContractsSay) {
   Names names;
-  std::vector<Backing> backings(2);
-  backings[1].ordinal = 1, backings[1].poison_number = 1, backings[1].guard_below = 100, backings[1].side = "consumer";
+  std::vector<Buffer> buffers(2);
+  buffers[1].ordinal = 1, buffers[1].poison_number = 1, buffers[1].guard_below = 100, buffers[1].side = "consumer";
   for (int pass : {0, 3}) {
-    Rendering rendering(names, backings, 5, pass);
+    Rendering rendering(names, buffers, 5, pass);
     const kernels::RowId row{Component::data, 1, 3, 5, 70, 2};
     const std::uint64_t key = kernels::reference::row({pass_seed(5, pass), 0, 0}, row);
     for (Dtype dtype : layout::all_dtypes()) {
@@ -105,7 +105,7 @@ TEST(Names, RenderAsTheContractsSay) {
         for (int byte = 0; byte < width / 8; ++byte) {
           const Id id = names.intern(element(dtype, channel, byte));
           ASSERT_EQ(rendering.byte(id), code >> (8 * byte) & 0xff) << layout::name(dtype) << " channel " << channel;
-          ASSERT_EQ(names.render(id, backings, 5, pass), rendering.byte(id));
+          ASSERT_EQ(names.render(id, buffers, 5, pass), rendering.byte(id));
         }
         if (width == 4 && channel % 2 == 0) {
           Who pair = element(dtype, channel);
@@ -117,7 +117,7 @@ TEST(Names, RenderAsTheContractsSay) {
       }
     }
     for (std::int64_t offset : {-100, -1, 0, 1, 255, 256, 100000}) {
-      const Id id = names.intern({.kind = Who::Kind::poison, .backing = 1, .offset = offset});
+      const Id id = names.intern({.kind = Who::Kind::poison, .buffer = 1, .offset = offset});
       EXPECT_EQ(rendering.byte(id), kernels::reference::poison(kernels::poison_key(pass_seed(5, pass), 1, 0, 1),
                                                                static_cast<std::uint64_t>(offset + 100)));
     }
@@ -129,13 +129,13 @@ TEST(Names, RenderAsTheContractsSay) {
 
 TEST(Names, AHalfHasOneName) {
   Names names;
-  std::vector<Backing> backings(1);
-  Rendering rendering(names, backings, 1, 0);
+  std::vector<Buffer> buffers(1);
+  Rendering rendering(names, buffers, 1, 0);
   Who pair = element(Dtype::int4, 6);
   const Id low_first = names.intern(pair);
   pair.high_nibble_first = true;
   const Id high_first = names.intern(pair);
-  const Id poison = names.intern({.kind = Who::Kind::poison, .backing = 0, .offset = 3});
+  const Id poison = names.intern({.kind = Who::Kind::poison, .buffer = 0, .offset = 3});
   const Id constant = names.intern({.kind = Who::Kind::constant, .byte = 0x5a});
   EXPECT_EQ(names.nibble(element(Dtype::int4, 7)), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(high_first, false), names.nibble(low_first, true)) << "channel 7 both";
@@ -147,7 +147,7 @@ TEST(Names, AHalfHasOneName) {
   EXPECT_EQ(names.nibble(mixed, false), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(mixed, true), names.nibble(poison, false));
   EXPECT_EQ(rendering.byte(mixed), rendering.byte(low_first) >> 4 | (rendering.byte(poison) & 0xf) << 4);
-  EXPECT_EQ(words(mixed, names, backings),
+  EXPECT_EQ(words(mixed, names, buffers),
             "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
 }
 

@@ -58,7 +58,7 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
     if (plane.allocation == static_cast<int>(a)) image.planes.push_back(plane);
   }
   RegionWork work(b.gpu, image, b.stream);
-  Buffer memory(b.gpu, image.bytes);
+  DeviceBuffer memory(b.gpu, image.bytes);
   work.fill(memory.address(), b.stream);
   const std::string what = tensor.layout + " " + tensor.dtype + " " + tensor.allocations[a].name;
   expect_equal(read(b, memory.address(), image.bytes), golden, what);
@@ -172,7 +172,7 @@ std::string far_offsets(Bench& b) {
     throw Skip("needs " + std::to_string(image.bytes >> 20) + " MiB of free device memory, found " +
                std::to_string(b.gpu.free_bytes() >> 20));
   }
-  Buffer memory(b.gpu, image.bytes);
+  DeviceBuffer memory(b.gpu, image.bytes);
   RegionWork work(b.gpu, image, b.stream);
   work.fill(memory.address(), b.stream);
   if (const auto wrong = work.check(memory.address(), 4, b.stream); wrong.wrong_bytes != 0)
@@ -213,7 +213,7 @@ std::string conversions(Bench& b) {
     in[static_cast<std::size_t>(2 * k)] = static_cast<std::uint8_t>(k);
     in[static_cast<std::size_t>(2 * k + 1)] = static_cast<std::uint8_t>(k >> 8);
   }
-  Buffer from(b.gpu, in.size()), to(b.gpu, count * 4);
+  DeviceBuffer from(b.gpu, in.size()), to(b.gpu, count * 4);
   from.write(in, b.stream);
   const auto number = [](Dtype dtype) { return static_cast<cuda::u32>(dtype); };
   const auto width = [](Dtype dtype) { return static_cast<cuda::u32>(layout::bits(dtype)); };
@@ -252,7 +252,7 @@ std::string relayouts(Bench& b) {
           for (std::int64_t slot = 0; slot < 16; ++slot) tokens.push_back({block, slot, block, slot});
         }
         const auto plan = cuda::plan_relayout(from, 0, to, 0, tokens);
-        Buffer in(b.gpu, bytes), out(b.gpu, bytes), tables(b.gpu, plan.tables.bytes().size());
+        DeviceBuffer in(b.gpu, bytes), out(b.gpu, bytes), tables(b.gpu, plan.tables.bytes().size());
         in.write(source, b.stream);
         tables.write(plan.tables.bytes(), b.stream);
         b.gpu.launch("kvcts_relayout", cuda::bind(plan, in.pointer(), out.pointer(), tables.pointer()), plan.blocks(),

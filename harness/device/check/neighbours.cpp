@@ -90,7 +90,7 @@ int act_as(const std::string& role, Gpu& gpu) {
   }
   if (role != "hang") throw std::runtime_error("--as expects canary or hang, found '" + role + "'");
   OwnStream stream(gpu);
-  Buffer word(gpu, 4);
+  DeviceBuffer word(gpu, 4);
   check(gpu.driver(), gpu.driver().set_words(word.address(), 0, 1, stream), "clearing");
   gpu.synchronize(stream);
   gpu.launch("kvcts_never_ends", cuda::HangArgs{static_cast<volatile cuda::u32*>(word.pointer()), 0}, 1, stream);

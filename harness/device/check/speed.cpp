@@ -74,7 +74,7 @@ std::string speed(Bench& b) {
   const std::int64_t blocks = static_cast<std::int64_t>(b.bytes) / block;
   const auto bytes = static_cast<std::uint64_t>(blocks * block);
   if (blocks < 64) throw Skip("too little free device memory to measure anything");
-  Buffer one(b.gpu, bytes), two(b.gpu, bytes), word(b.gpu, 64);
+  DeviceBuffer one(b.gpu, bytes), two(b.gpu, bytes), word(b.gpu, 64);
   std::vector<Row> rows;
   const auto add = [&](const char* name, const char* yardstick, double target, std::uint64_t counted, auto&& work) {
     rows.push_back({name, yardstick, target, static_cast<double>(counted) / (median_ms(b, work) / 1000)});
@@ -97,7 +97,7 @@ std::string speed(Bench& b) {
   image.planes = {packed_pool("BNHC", Dtype::bf16, blocks, heads, channels)};
   for (std::int64_t k = 0; k < blocks; ++k) image.content.push_back({k, 1, k * 16, 0, 16});
   const auto plan = cuda::plan_rows(image.content, image.planes.front(), image.key, 0, 0, bytes);
-  Buffer tables(b.gpu, plan.tables.bytes().size());
+  DeviceBuffer tables(b.gpu, plan.tables.bytes().size());
   tables.write(plan.tables.bytes(), b.stream);
   b.gpu.synchronize(b.stream);
   add("generate", "memset", 0.9, bytes, [&] {
@@ -126,7 +126,7 @@ std::string speed(Bench& b) {
   });
   const std::vector<cuda::Range> everything{{0, bytes}};
   const auto poison = cuda::plan_poison(everything, 3, bytes);
-  Buffer poison_tables(b.gpu, poison.tables.bytes().size());
+  DeviceBuffer poison_tables(b.gpu, poison.tables.bytes().size());
   poison_tables.write(poison.tables.bytes(), b.stream);
   b.gpu.synchronize(b.stream);
   add("poison", "memset", 0.9, bytes, [&] {
@@ -145,7 +145,7 @@ std::string speed(Bench& b) {
     std::vector<cuda::TokenMove> tokens;
     for (std::int64_t k = 0; k < blocks * 16; ++k) tokens.push_back({k / 16, k % 16, blocks - 1 - k / 16, k % 16});
     const auto moves = cuda::plan_relayout(from, 0, to, 0, tokens);
-    Buffer move_tables(b.gpu, moves.tables.bytes().size());
+    DeviceBuffer move_tables(b.gpu, moves.tables.bytes().size());
     move_tables.write(moves.tables.bytes(), b.stream);
     b.gpu.synchronize(b.stream);
     add(pair.name, "copy", pair.target, bytes, [&] {

@@ -27,7 +27,7 @@ bool attempt(const List& list, FaultClass fault_class, const std::string& words,
 std::int64_t right_head(const List& list, const Copy& copy) {
   std::int64_t right = copy.bytes;
   for (const WrongRange& range : list.wrong) {
-    if (range.backing == copy.to.backing && range.end > copy.to.offset && range.begin < copy.to.offset + copy.bytes)
+    if (range.buffer == copy.to.buffer && range.end > copy.to.offset && range.begin < copy.to.offset + copy.bytes)
       right = std::min(right, std::max<std::int64_t>(0, range.begin - copy.to.offset));
   }
   return right;
@@ -37,7 +37,7 @@ std::int64_t right_head(const List& list, const Copy& copy) {
 std::int64_t wrong_tail(const List& list, const Copy& copy) {
   const std::int64_t end = copy.to.offset + copy.bytes;
   for (const WrongRange& range : list.wrong) {
-    if (range.backing == copy.to.backing && range.begin <= end && range.end > end) return range.end - end;
+    if (range.buffer == copy.to.buffer && range.begin <= end && range.end > end) return range.end - end;
   }
   return 0;
 }
@@ -105,7 +105,7 @@ void joined(const List& list) {
     std::vector<Copy> joint;
     const Copy* last = nullptr;
     for (const Copy& copy : list.meant) {
-      if (last && last->from.backing == copy.from.backing && last->to.backing == copy.to.backing && follows(*last, copy))
+      if (last && last->from.buffer == copy.from.buffer && last->to.buffer == copy.to.buffer && follows(*last, copy))
         joint.back().bytes += copy.bytes;
       else
         joint.push_back(copy);

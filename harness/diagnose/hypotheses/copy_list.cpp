@@ -8,18 +8,18 @@ namespace kvcts::scenario {
 
 std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
   const Evidence& e = w.evidence();
-  const Tape tape = record(w.scenario(), e.arena, {Play{w.scenario().steps[step].name, w.action(step)}}, w.locators());
+  const Tape tape = record(w.scenario(), e.space, {Play{w.scenario().steps[step].name, w.action(step)}}, w.locators());
   std::vector<Copy> out;
   for (const Op& op : tape.ops) {
     if (op.kind == Op::Kind::check) continue;
-    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_backing < static_cast<int>(tape.own)) {
-      out.push_back({{-1, op.dst}, {op.dst_backing, op.dst}, op.n});
+    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_buffer < static_cast<int>(tape.own)) {
+      out.push_back({{-1, op.dst}, {op.dst_buffer, op.dst}, op.n});
       continue;
     }
-    if (op.kind != Op::Kind::copy || op.src_backing >= static_cast<int>(tape.own) ||
-        op.dst_backing >= static_cast<int>(tape.own))
+    if (op.kind != Op::Kind::copy || op.src_buffer >= static_cast<int>(tape.own) ||
+        op.dst_buffer >= static_cast<int>(tape.own))
       return {};
-    out.push_back({{op.src_backing, op.src}, {op.dst_backing, op.dst}, op.n});
+    out.push_back({{op.src_buffer, op.src}, {op.dst_buffer, op.dst}, op.n});
   }
   return out;
 }
@@ -27,11 +27,11 @@ std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
 std::vector<Copy> stretches(const std::vector<Copy>& list) {
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.backing, list[i].to.offset); });
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.buffer, list[i].to.offset); });
   std::vector<std::pair<std::size_t, Copy>> found;
   for (const std::size_t i : order) {
-    const auto follows = [&](const Place& before, const Place& here) {
-      return before.backing == here.backing && before.offset + found.back().second.bytes == here.offset;
+    const auto follows = [&](const BufferAddress& before, const BufferAddress& here) {
+      return before.buffer == here.buffer && before.offset + found.back().second.bytes == here.offset;
     };
     if (!found.empty() && follows(found.back().second.to, list[i].to) && follows(found.back().second.from, list[i].from)) {
       found.back().first = std::min(found.back().first, i);
@@ -50,16 +50,16 @@ std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, con
   std::vector<Action> out;
   for (const Copy& copy : list) {
     Action a;
-    a.op = copy.from.backing < 0 ? Operation::fill : Operation::copy;
+    a.op = copy.from.buffer < 0 ? Operation::fill : Operation::copy;
     a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
     a.value = w.action(step).value;
     a.to.resize(1);
-    if (copy.from.backing >= 0) {
+    if (copy.from.buffer >= 0) {
       a.from.resize(1);
-      a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
+      a.from[0].of = w.evidence().space.buffers()[static_cast<std::size_t>(copy.from.buffer)].name,
       a.from_offset = copy.from.offset;
     }
-    a.to[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.to.backing)].name, a.to_offset = copy.to.offset;
+    a.to[0].of = w.evidence().space.buffers()[static_cast<std::size_t>(copy.to.buffer)].name, a.to_offset = copy.to.offset;
     a.bytes = copy.bytes;
     out.push_back(std::move(a));
   }

@@ -7,9 +7,9 @@
 
 namespace kvcts::scenario {
 
-/// One copy, and where in the arena it is. A fill comes from nowhere: from backing -1, at the offset where it goes.
+/// One copy, and where in the address space it is. A fill comes from nowhere: from buffer -1, at the offset where it goes.
 struct Copy {
-  Place from, to;
+  BufferAddress from, to;
   std::int64_t bytes{0};
 };
 

@@ -30,12 +30,12 @@ std::int64_t shift_of(HypothesisSearch& w, bool at_source) {
   int left = asked;
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong || left-- == 0) continue;
-    for (const Place& q : w.element_index().of(clue.must)) {
-      if (clue.is.kind == Who::Kind::poison && at_source && clue.is.backing == q.backing) ++votes[clue.is.offset - q.offset];
+    for (const BufferAddress& q : w.element_index().of(clue.must)) {
+      if (clue.is.kind == Who::Kind::poison && at_source && clue.is.buffer == q.buffer) ++votes[clue.is.offset - q.offset];
       if (clue.is.kind != Who::Kind::tag) continue;
-      for (const Place& p : w.element_index().of(clue.is)) {
-        if (at_source && p.backing == q.backing) ++votes[p.offset - q.offset];
-        if (!at_source && p.backing == clue.backing) ++votes[clue.offset - p.offset];
+      for (const BufferAddress& p : w.element_index().of(clue.is)) {
+        if (at_source && p.buffer == q.buffer) ++votes[p.offset - q.offset];
+        if (!at_source && p.buffer == clue.buffer) ++votes[clue.offset - p.offset];
       }
     }
   }

@@ -19,8 +19,8 @@ namespace {
 constexpr double many_numbers = 0.9;  ///< what a map with more than two wrong ones costs more
 
 struct Sample {
-  layout::Coord at;  ///< coordinate with block and slot
-  Place place;       ///< where its code was read or written
+  layout::Coord at;     ///< coordinate with block and slot
+  BufferAddress place;  ///< where its code was read or written
 };
 
 struct Steps {
@@ -41,7 +41,7 @@ Steps steps_of(const std::vector<Sample>& samples) {
         layout::Coord next = s.at;
         next[axis] += distance;
         const auto found = by_coord.find(key_of(next));
-        if (found == by_coord.end() || found->second->place.backing != s.place.backing) continue;
+        if (found == by_coord.end() || found->second->place.buffer != s.place.buffer) continue;
         const std::int64_t delta = found->second->place.offset - s.place.offset;
         if (delta % distance == 0) ++votes[delta / distance];
         break;
@@ -54,7 +54,7 @@ Steps steps_of(const std::vector<Sample>& samples) {
 }
 
 // A view with these steps and bases; planes with one code per address (no 4-bit codes, no axis of several modes).
-std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts,
+std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<BufferAddress>& starts,
                                     const std::vector<Sample>& samples, Component of) {
   layout::Cache out = declared;
   const Steps steps = steps_of(samples);
@@ -72,9 +72,9 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     }
     const layout::Box box = layout::domain(plane);
     std::map<std::int64_t, int> bases;
-    const Place start = starts.at(static_cast<std::size_t>(plane.allocation));
+    const BufferAddress start = starts.at(static_cast<std::size_t>(plane.allocation));
     for (const Sample& s : samples) {
-      if (s.place.backing != start.backing) continue;
+      if (s.place.buffer != start.buffer) continue;
       bool inside = true;
       std::int64_t sum = 0;
       for (const Axis axis : layout::all_axes) {
@@ -189,9 +189,9 @@ void generate_fits(HypothesisSearch& w) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
         const layout::Cache declared = cache_of(views[v]);
-        const auto starts = w.evidence().arena.places(views[v], declared);
-        std::set<int> backings;
-        for (const Place& p : starts) backings.insert(p.backing);
+        const auto starts = w.evidence().space.places(views[v], declared);
+        std::set<int> buffers;
+        for (const BufferAddress& p : starts) buffers.insert(p.buffer);
         const std::int64_t slots = slots_of(views[v]);
         const Ids ids = table_at(w, i, at_source, v).value_or(Ids{});
         std::map<Component, std::vector<Sample>> samples;
@@ -220,9 +220,9 @@ void generate_fits(HypothesisSearch& w) {
           if (at_source && s.at) {
             // What should be c here is elsewhere in the source.
             const auto c = coordinate(s.asked);
-            if (c && s.source && backings.contains(s.source->backing)) some.push_back({*c, *s.source});
-          } else if (!at_source && backings.contains(s.clue->backing)) {
-            if (const auto c = coordinate(put_where(*s.from))) some.push_back({*c, {s.clue->backing, s.clue->offset}});
+            if (c && s.source && buffers.contains(s.source->buffer)) some.push_back({*c, *s.source});
+          } else if (!at_source && buffers.contains(s.clue->buffer)) {
+            if (const auto c = coordinate(put_where(*s.from))) some.push_back({*c, {s.clue->buffer, s.clue->offset}});
           }
         }
         for (const Component component : {Component::data, Component::scale}) {

@@ -11,7 +11,7 @@
 #include "case/resolve/resolve_scenario.hpp"
 #include "diagnose/precedence.hpp"
 #include "diagnose/run.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 #include "scene/faults/variants.hpp"
 #include "testing/checkout.hpp"
 

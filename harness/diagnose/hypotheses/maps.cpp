@@ -184,21 +184,21 @@ void generate_offsets(HypothesisSearch& w) {
     for (const Clue& clue : w.clues().all) {
       if (!clue.wrong || --budget < 0) continue;
       if (clue.is.kind == Who::Kind::tag) {
-        for (const Place& p : w.element_index().of(clue.is)) {
-          for (const Place& q : w.element_index().of(clue.must)) {
-            if (p.backing == q.backing && p.offset != q.offset) ++at_source[p.offset - q.offset];
+        for (const BufferAddress& p : w.element_index().of(clue.is)) {
+          for (const BufferAddress& q : w.element_index().of(clue.must)) {
+            if (p.buffer == q.buffer && p.offset != q.offset) ++at_source[p.offset - q.offset];
           }
-          if (p.backing == clue.backing && p.offset != clue.offset) ++at_destination[clue.offset - p.offset];
+          if (p.buffer == clue.buffer && p.offset != clue.offset) ++at_destination[clue.offset - p.offset];
         }
       } else if (clue.is.kind == Who::Kind::poison) {
-        for (const Place& q : w.element_index().of(clue.must)) {
-          if (clue.is.backing == q.backing && clue.is.offset != q.offset) ++at_source[clue.is.offset - q.offset];
+        for (const BufferAddress& q : w.element_index().of(clue.must)) {
+          if (clue.is.buffer == q.buffer && clue.is.offset != q.offset) ++at_source[clue.is.offset - q.offset];
         }
       }
     }
     for (const nlohmann::json& event : w.evidence().observation.events) {
       if (!event.contains("violation")) continue;
-      for (const Backing& b : w.evidence().arena.backings()) {
+      for (const Buffer& b : w.evidence().space.buffers()) {
         if (b.ordinal != event["backing"]) continue;
         for (const std::int64_t unit : {std::int64_t{1} << 32, std::int64_t{1} << 31, b.bytes})
           at_source[unit], at_source[-unit], at_destination[unit], at_destination[-unit];

@@ -32,13 +32,13 @@ void generate_memories(HypothesisSearch& w) {
     const auto begin = [&](const std::string& name) {
       View whole;
       whole.of = name;
-      const auto places = w.evidence().arena.places(whole, cache_of(w.scenario().memories.at(name).view));
-      return places.empty() ? Place{} : places.front();
+      const auto places = w.evidence().space.places(whole, cache_of(w.scenario().memories.at(name).view));
+      return places.empty() ? BufferAddress{} : places.front();
     };
-    const Place here = begin(was), there = begin(now);
+    const BufferAddress here = begin(was), there = begin(now);
     if (here == there) return FaultClass::wrong_block_id;  // the same bytes, under another table
     // Two caches of one pool: one lies where the other does; if they are laid out differently, it is another base.
-    if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
+    if (here.buffer == there.buffer && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
       return p->second.view.cache == q->second.view.cache ? FaultClass::region_aliasing : FaultClass::wrong_stride;
     }
     const auto width = [](const Memory& memory) {

@@ -174,23 +174,23 @@ void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
 // Something was copied where nothing was intended: contiguous runs of bytes from elsewhere.
 void generate_strays(HypothesisSearch& w, std::size_t i) {
   struct Stray {
-    Place from, to;
+    BufferAddress from, to;
     std::int64_t bytes;
   };
   std::vector<Stray> strays;
   const auto images = w.images_before(i);
   const ElementIndex places(
-      images, [&](int backing) { return backing < static_cast<int>(w.evidence().arena.backings().size()); },
+      images, [&](int buffer) { return buffer < static_cast<int>(w.evidence().space.buffers().size()); },
       w.evidence().names);
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong || clue.is.kind != Who::Kind::tag) continue;
     const auto found = places.of(clue.is);
     if (found.empty() || strays.size() > 64) return;
-    const Place to{clue.backing, clue.offset};
+    const BufferAddress to{clue.buffer, clue.offset};
     if (!strays.empty()) {
       Stray& last = strays.back();
-      const Place next{last.from.backing, last.from.offset + last.bytes};
-      const bool follows = last.to.backing == to.backing && last.to.offset + last.bytes == to.offset &&
+      const BufferAddress next{last.from.buffer, last.from.offset + last.bytes};
+      const bool follows = last.to.buffer == to.buffer && last.to.offset + last.bytes == to.offset &&
                            std::find(found.begin(), found.end(), next) != found.end();
       if (follows) {
         ++last.bytes;
@@ -200,9 +200,9 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
     strays.push_back({found.front(), to, 1});
   }
   if (strays.empty()) return;
-  const auto name_in = [&](int backing) {
-    for (const Backing& b : w.evidence().arena.backings()) {
-      if (b.ordinal == backing) return b.name;
+  const auto name_in = [&](int buffer) {
+    for (const Buffer& b : w.evidence().space.buffers()) {
+      if (b.ordinal == buffer) return b.name;
     }
     return std::string();
   };
@@ -213,14 +213,14 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
     Action copy;
     copy.op = Operation::copy;
     copy.from.emplace_back(), copy.to.emplace_back();
-    copy.from[0].of = name_in(stray.from.backing), copy.to[0].of = name_in(stray.to.backing);
+    copy.from[0].of = name_in(stray.from.buffer), copy.to[0].of = name_in(stray.to.buffer);
     copy.from_offset = stray.from.offset, copy.to_offset = stray.to.offset, copy.bytes = stray.bytes;
     bodies[i].push_back(std::move(copy));
     all += stray.bytes;
   }
   w.attempt(FaultClass::stale_block,
-            std::to_string(all) + " bytes of " + name_in(strays[0].from.backing) + " were copied over " +
-                name_in(strays[0].to.backing) + " in " + name_of(w, i) + ", where nothing was meant",
+            std::to_string(all) + " bytes of " + name_in(strays[0].from.buffer) + " were copied over " +
+                name_in(strays[0].to.buffer) + " in " + name_of(w, i) + ", where nothing was meant",
             std::move(bodies));
 }
 

@@ -35,15 +35,15 @@ void generate_raw(HypothesisSearch& w) {
     }
     // Right up to some byte; after it, the content of another memory.
     if (a.op == Operation::copy && a.count == 1) {
-      const Place to = w.evidence().arena.place(a.to.at(0).of);
+      const BufferAddress to = w.evidence().space.place(a.to.at(0).of);
       std::int64_t right = a.bytes;
       for (const WrongRange& range : w.evidence().mismatch.ranges) {
         const std::int64_t at = range.begin - to.offset - a.to_offset;
-        if (range.backing == to.backing && at >= 0) right = std::min(right, at);
+        if (range.buffer == to.buffer && at >= 0) right = std::min(right, at);
       }
       const std::int64_t unit = right & -right;  // the cut is at a round number; bytes before it may agree by chance
       for (std::int64_t cut = right; cut > 0 && cut < a.bytes && unit > 0; cut -= std::max<std::int64_t>(1, cut & -cut)) {
-        for (const Backing& b : w.evidence().arena.backings()) {
+        for (const Buffer& b : w.evidence().space.buffers()) {
           for (const std::int64_t offset : {std::int64_t{0}, a.from_offset + cut}) {
             Action head = a, tail = a;
             head.bytes = cut;
@@ -61,12 +61,12 @@ void generate_raw(HypothesisSearch& w) {
     std::int64_t budget = 500;
     for (const Clue& clue : w.clues().all) {
       if (!clue.wrong || --budget < 0) continue;
-      for (const Place& p : w.element_index().of(clue.is)) {
-        for (const Place& q : w.element_index().of(clue.must)) shifts.insert(p.offset - q.offset);
+      for (const BufferAddress& p : w.element_index().of(clue.is)) {
+        for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(p.offset - q.offset);
         shifts.insert(clue.offset - p.offset);
       }
       if (clue.is.kind == Who::Kind::poison) {
-        for (const Place& q : w.element_index().of(clue.must)) shifts.insert(clue.is.offset - q.offset);
+        for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(clue.is.offset - q.offset);
       }
       if (shifts.size() > 24) break;
     }

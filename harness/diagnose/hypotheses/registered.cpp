@@ -22,7 +22,7 @@ std::int64_t length_of(const HypothesisSearch& w, const Action& a) {
   if (a.bytes > 0) return a.bytes;
   std::int64_t bytes = 0;
   int pieces = 0;
-  for (const Backing& b : w.evidence().arena.backings()) {
+  for (const Buffer& b : w.evidence().space.buffers()) {
     if (b.memory == a.memory) bytes = b.bytes - a.to_offset, ++pieces;
   }
   return pieces == 1 ? bytes : 0;
@@ -37,7 +37,7 @@ void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps
     std::vector<Action> seen;
     for (const nlohmann::json& event : w.evidence().observation.events) {
       if (event.value("op", "") != "register" || event.value("step", "") != w.scenario().steps[i].name) continue;
-      for (const Backing& b : w.evidence().arena.backings()) {
+      for (const Buffer& b : w.evidence().space.buffers()) {
         if (b.ordinal != event["backing"]) continue;
         Action body = a;
         body.memory = b.name;

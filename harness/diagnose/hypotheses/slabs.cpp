@@ -67,8 +67,8 @@ std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& w, std::size_t st
   const auto sources = table_at(w, step, true), targets = table_at(w, step, false);
   const layout::Cache source = cache_of(a.from[0]), target = cache_of(a.to[0]);
   if (!sources || !targets || source.allocations.size() != target.allocations.size()) return std::nullopt;
-  const auto source_places = w.evidence().arena.places(a.from[0], source),
-             target_places = w.evidence().arena.places(a.to[0], target);
+  const auto source_places = w.evidence().space.places(a.from[0], source),
+             target_places = w.evidence().space.places(a.to[0], target);
   constexpr std::int64_t most = 16 << 20;  // bytes: no engine was seen to move the halves of a vast pool
   std::int64_t bytes = 0;
   std::vector<Copy> out;
@@ -78,7 +78,7 @@ std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& w, std::size_t st
     for (std::size_t i = 0; i < std::min(sources->size(), targets->size()); ++i) {
       const std::int64_t s = (*sources)[i], t = (*targets)[i];
       if (s < 0 || t < 0 || s >= p->count || t >= c->count) continue;
-      Place at = source_places[k], there = target_places[k];
+      BufferAddress at = source_places[k], there = target_places[k];
       at.offset += s * p->bytes, there.offset += t * c->bytes;
       if ((bytes += p->bytes) > most) return std::nullopt;
       out.push_back({at, there, p->bytes});

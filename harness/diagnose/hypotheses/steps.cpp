@@ -299,7 +299,7 @@ void generate_subsets(HypothesisSearch& w) {
       const bool pair =
           (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
       four_bits = four_bits || pair;
-      const bool as_before = written && w.name_before(i, clue.backing, clue.offset) == clue.is;
+      const bool as_before = written && w.name_before(i, clue.buffer, clue.offset) == clue.is;
       if (!clue.wrong && as_before) continue;  // right by itself: says nothing
       const bool touched = !clue.wrong || !(clue.untouched || as_before);
       const auto note = [&](Part& part, std::int64_t value) {
@@ -462,8 +462,7 @@ void generate_options(HypothesisSearch& w) {
       if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels)
         std::swap(body.pick, body.pick_to);
       const bool source_changed = std::any_of(w.clues().all.begin(), w.clues().all.end(), [&](const Clue& clue) {
-        return clue.wrong &&
-               w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
+        return clue.wrong && w.evidence().space.buffers()[static_cast<std::size_t>(clue.buffer)].memory == memory_of(a.from);
       });
       if (source_changed)
         w.attempt(FaultClass::copy_direction, "source and destination exchanged in " + name_of(w, i), i, body);
@@ -524,14 +523,15 @@ void generate_options(HypothesisSearch& w) {
       // Registered at another base: content that should come from one place comes from further on.
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong) continue;
-        const Place own{clue.is.backing, clue.is.offset};
-        for (const Place& p : clue.is.kind == Who::Kind::poison ? std::span(&own, 1) : w.element_index().of(clue.is)) {
-          for (const Place& q : w.element_index().of(clue.must)) {
-            if (p.backing == q.backing) shifts.insert(p.offset - q.offset);
+        const BufferAddress own{clue.is.buffer, clue.is.offset};
+        for (const BufferAddress& p :
+             clue.is.kind == Who::Kind::poison ? std::span(&own, 1) : w.element_index().of(clue.is)) {
+          for (const BufferAddress& q : w.element_index().of(clue.must)) {
+            if (p.buffer == q.buffer) shifts.insert(p.offset - q.offset);
           }
         }
-        for (const Place& q : w.element_index().of(clue.is)) {
-          if (q.backing == clue.backing) shifts.insert(clue.offset - q.offset);
+        for (const BufferAddress& q : w.element_index().of(clue.is)) {
+          if (q.buffer == clue.buffer) shifts.insert(clue.offset - q.offset);
         }
         if (shifts.size() > 24) break;
       }

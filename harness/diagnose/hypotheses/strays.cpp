@@ -31,11 +31,11 @@ std::vector<Stray> strays(const HypothesisSearch& w) {
     if (declared.side == "store" || declared.view.cache.empty()) continue;
     View view = declared.view;
     view.of = memory;
-    const Lens lens(view, w.evidence().arena, {}, {}, 0);
+    const Lens lens(view, w.evidence().space, {}, {}, 0);
     std::map<std::string, Stray> found;
     for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || !lens.sees(clue.backing)) continue;
-      const auto at = lens.at({clue.backing, clue.offset});
+      if (!clue.wrong || clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || !lens.sees(clue.buffer)) continue;
+      const auto at = lens.at({clue.buffer, clue.offset});
       if (!at || at->block < 0) continue;
       const auto [begin, end] = requests.equal_range(clue.is.generation);
       for (const auto& [generation, name] : std::ranges::subrange(begin, end)) {

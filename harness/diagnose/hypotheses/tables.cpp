@@ -102,11 +102,11 @@ void generate_times(HypothesisSearch& w, std::size_t step) {
 void generate_filled(HypothesisSearch& w, std::size_t step) {
   const Action& a = w.action(step);
   if (!a.to_blocks || a.to.size() != 1) return;
-  const Lens lens(a.to[0], w.evidence().arena, {}, {}, 0);
+  const Lens lens(a.to[0], w.evidence().space, {}, {}, 0);
   std::set<std::int64_t> hit, spared;
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong) continue;
-    const auto element = lens.at({clue.backing, clue.offset});
+    const auto element = lens.at({clue.buffer, clue.offset});
     if (!element || element->block < 0) continue;
     const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
     (meant ? spared : hit).insert(element->block);
@@ -257,9 +257,9 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
         (at_source ? body.from_blocks : body.to_blocks) = ids;
         w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
       };
-      const auto vote = [&](TableVotes& votes, const Element& e, Place place) {
+      const auto vote = [&](TableVotes& votes, const Element& e, BufferAddress place) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
-        if (!e.token || *e.token < r.first_token || !first || !second || first->backing != place.backing) return;
+        if (!e.token || *e.token < r.first_token || !first || !second || first->buffer != place.buffer) return;
         const std::int64_t stride = second->offset - first->offset, distance = place.offset - first->offset;
         if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
       };
@@ -271,11 +271,11 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
           return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
         };
         if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
-          vote(votes, element(clue.is), {clue.backing, clue.offset});
+          vote(votes, element(clue.is), {clue.buffer, clue.offset});
         if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
-          if (clue.is.kind == Who::Kind::poison) vote(votes, element(clue.must), {clue.is.backing, clue.is.offset});
+          if (clue.is.kind == Who::Kind::poison) vote(votes, element(clue.must), {clue.is.buffer, clue.is.offset});
           if (clue.is.kind == Who::Kind::tag) {
-            for (const Place& p : w.element_index().of(clue.is)) vote(votes, element(clue.must), p);
+            for (const BufferAddress& p : w.element_index().of(clue.is)) vote(votes, element(clue.must), p);
           }
         }
       }

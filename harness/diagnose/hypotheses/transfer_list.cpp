@@ -57,7 +57,7 @@ class List {
     std::map<std::tuple<int, std::int64_t, std::int64_t>, std::size_t> by_source;
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       const Copy& c = pieces_[i].copy;
-      by_source.emplace(std::tuple(c.from.backing, c.from.offset, c.bytes), i);
+      by_source.emplace(std::tuple(c.from.buffer, c.from.offset, c.bytes), i);
     }
     std::vector<std::size_t> got(pieces_.size());
     std::vector<Piece> all = pieces_;
@@ -65,8 +65,8 @@ class List {
       got[i] = i;
       if (pieces_[i].state == State::arrived) continue;
       bool known = false;
-      for (const Place& p : w_.element_index().of(pieces_[i].is)) {
-        const auto at = by_source.find({p.backing, p.offset, pieces_[i].copy.bytes});
+      for (const BufferAddress& p : w_.element_index().of(pieces_[i].is)) {
+        const auto at = by_source.find({p.buffer, p.offset, pieces_[i].copy.bytes});
         if (at == by_source.end()) continue;
         got[i] = at->second, all[i].copy.from = p, known = true;
         break;
@@ -79,18 +79,18 @@ class List {
 
   /// Regions of one size, one after the other.
   void generate_other_regions() {
-    const auto& backings = w_.evidence().arena.backings();
+    const auto& buffers = w_.evidence().space.buffers();
     std::vector<int> targets;
     for (const Piece& p : pieces_)
-      if (std::ranges::find(targets, p.copy.to.backing) == targets.end()) targets.push_back(p.copy.to.backing);
+      if (std::ranges::find(targets, p.copy.to.buffer) == targets.end()) targets.push_back(p.copy.to.buffer);
     std::ranges::sort(targets);
     for (std::size_t by = 1; by < targets.size(); ++by) {
       std::vector<Piece> all = pieces_;
       for (Piece& p : all) {
-        const auto at = static_cast<std::size_t>(std::ranges::find(targets, p.copy.to.backing) - targets.begin());
-        const Backing &was = backings[static_cast<std::size_t>(targets[at])],
-                      &now = backings[static_cast<std::size_t>(targets[(at + by) % targets.size()])];
-        if (was.bytes == now.bytes) p.copy.to.backing = now.ordinal;
+        const auto at = static_cast<std::size_t>(std::ranges::find(targets, p.copy.to.buffer) - targets.begin());
+        const Buffer &was = buffers[static_cast<std::size_t>(targets[at])],
+                     &now = buffers[static_cast<std::size_t>(targets[(at + by) % targets.size()])];
+        if (was.bytes == now.bytes) p.copy.to.buffer = now.ordinal;
       }
       attempt(FaultClass::layer_misrouted, "everything went to the region " + std::to_string(by) + " further on in the list",
               all);
@@ -98,7 +98,7 @@ class List {
   }
 
   void generate_narrow_offsets() {
-    const auto& backings = w_.evidence().arena.backings();
+    const auto& buffers = w_.evidence().space.buffers();
     for (int bits = 8; bits < 33 && !w_.spent(); ++bits) {
       const std::int64_t mask = (std::int64_t{1} << bits) - 1;
       std::vector<Piece> all = pieces_;
@@ -107,7 +107,7 @@ class List {
         const std::int64_t offset = p.copy.to.offset & mask;
         any = any || offset != p.copy.to.offset;
         p.copy.to.offset = offset;
-        p.copy.bytes = std::min(p.copy.bytes, backings[static_cast<std::size_t>(p.copy.to.backing)].bytes - offset);
+        p.copy.bytes = std::min(p.copy.bytes, buffers[static_cast<std::size_t>(p.copy.to.buffer)].bytes - offset);
       }
       if (!any) return;  // from here on every offset fits
       attempt(FaultClass::int32_overflow, "offsets at the destination keep " + std::to_string(bits) + " bits", all);
@@ -119,13 +119,13 @@ class List {
     constexpr std::int64_t page = 4096, most = 1 << 20;
     const Clues& clues = w_.clues();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      if (i + 1 < pieces_.size() && pieces_[i + 1].copy.to.backing == pieces_[i].copy.to.backing) continue;
+      if (i + 1 < pieces_.size() && pieces_[i + 1].copy.to.buffer == pieces_[i].copy.to.buffer) continue;
       const Copy& copy = pieces_[i].copy;
       const std::int64_t end = copy.to.offset + copy.bytes;
       std::int64_t last = end;
       bool zeros = true;
       for (const Clue& clue : clues.all) {
-        if (!clue.wrong || clue.backing != copy.to.backing || clue.offset < end) continue;
+        if (!clue.wrong || clue.buffer != copy.to.buffer || clue.offset < end) continue;
         last = clue.offset + 1;
         zeros = zeros && clue.is.kind == Who::Kind::constant && clue.is.byte == 0;
       }
@@ -140,7 +140,7 @@ class List {
       Action padding;
       padding.op = Operation::fill, padding.value = "zero";
       padding.to.resize(1);
-      padding.to[0].of = w_.evidence().arena.backings()[static_cast<std::size_t>(copy.to.backing)].name;
+      padding.to[0].of = w_.evidence().space.buffers()[static_cast<std::size_t>(copy.to.buffer)].name;
       padding.to_offset = end, padding.bytes = last - end;
       bodies[pieces_[i].step].push_back(std::move(padding));
       w_.attempt(FaultClass::over_read, std::to_string(last - end) + " bytes after the last piece were set to zero",
@@ -151,12 +151,12 @@ class List {
  private:
   void look() {
     std::map<std::pair<int, std::int64_t>, std::size_t> begins;
-    for (std::size_t i = 0; i < pieces_.size(); ++i) begins[{pieces_[i].copy.to.backing, pieces_[i].copy.to.offset}] = i;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) begins[{pieces_[i].copy.to.buffer, pieces_[i].copy.to.offset}] = i;
     for (const Clue& clue : w_.clues().all) {
-      auto at = begins.upper_bound({clue.backing, clue.offset});
+      auto at = begins.upper_bound({clue.buffer, clue.offset});
       if (at == begins.begin()) continue;
       Piece& p = pieces_[(--at)->second];
-      if (p.copy.to.backing != clue.backing || clue.offset >= p.copy.to.offset + p.copy.bytes) continue;
+      if (p.copy.to.buffer != clue.buffer || clue.offset >= p.copy.to.offset + p.copy.bytes) continue;
       if (clue.offset == p.copy.to.offset) p.must = clue.must, p.is = clue.is;
       if (!clue.wrong) continue;
       const State here = clue.untouched ? State::untouched : State::other;

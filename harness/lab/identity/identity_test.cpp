@@ -79,13 +79,13 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
         crowd.globals += row(Component::global_scale, kv, layer, 0, 0, generation, step);
     }
   }
-  std::vector<Backing> backings(4);
-  for (Backing& b : backings) {
-    b.ordinal = static_cast<int>(&b - backings.data());
+  std::vector<Buffer> buffers(4);
+  for (Buffer& b : buffers) {
+    b.ordinal = static_cast<int>(&b - buffers.data());
     b.side = b.ordinal % 2 == 0 ? "producer" : "consumer";
     b.guard_below = 4096;
     for (std::int64_t offset = -4096; offset < 65536; ++offset, ++crowd.poison)
-      names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = offset});
+      names.intern({.kind = Who::Kind::poison, .buffer = b.ordinal, .offset = offset});
   }
   for (int i = 0; i < 256; ++i) names.intern({.kind = Who::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
 
@@ -97,7 +97,7 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   ASSERT_EQ(static_cast<std::int64_t>(ids.size()), crowd.data + crowd.scales + crowd.globals + crowd.poison + 256);
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < naming_passes; ++pass) {
-    Rendering rendering(names, backings, seed, pass);
+    Rendering rendering(names, buffers, seed, pass);
     for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], rendering.byte(ids[i]));
   }
   std::sort(signatures.begin(), signatures.end());
@@ -297,13 +297,13 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   testing::add(s, w);
   testing::add(s, testing::move(s, "r", "P", "C"));
   const testing::Painted painted(s);
-  const Tape tape = record(s, painted.arena, intended_sequence(s));
-  Bytes bytes(tape.backings, testing::Painted::seed, 0);
+  const Tape tape = record(s, painted.space, intended_sequence(s));
+  Bytes bytes(tape.buffers, testing::Painted::seed, 0);
   play(tape, bytes, testing::Painted::seed, 0, [](std::size_t) {});
   std::set<std::uint32_t> kinds;  // kinds of fp32 that arrived
   std::vector<bool> seen(dtype == Dtype::fp32 ? 0 : std::size_t{1} << width);
   Patterns found;
-  for (const Backing& b : painted.arena.backings()) {
+  for (const Buffer& b : painted.space.buffers()) {
     const auto expected = painted.bytes(b.ordinal, 0);
     std::vector<std::uint8_t> there(expected.size());
     bytes.read(b.ordinal, -b.guard_below, static_cast<std::int64_t>(there.size()), there.data());

@@ -95,9 +95,9 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   }
   std::string label;
   for (const auto& c : random.classes) label += fmt::format("{}{}", label.empty() ? "" : " + ", name(c));
-  const Arena arena(scenario);
+  const AddressSpace space(scenario);
   const bool same =
-      same_map(record(scenario, arena, intended_sequence(scenario)), record(scenario, arena, actual_sequence(scenario)));
+      same_map(record(scenario, space, intended_sequence(scenario)), record(scenario, space, actual_sequence(scenario)));
   const std::clock_t begin = std::clock();
   const Report report = run_scenario(scenario, case_seed);
   const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;

@@ -14,9 +14,9 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return z ^ (z >> 31);
 }
 
-// Tracks half bytes because of 4-bit codes: a place is (backing, nibble).
-std::uint64_t place(int backing, std::int64_t nibble) {
-  return (static_cast<std::uint64_t>(backing) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1));
+// Tracks half bytes because of 4-bit codes: a place is (buffer, nibble).
+std::uint64_t place(int buffer, std::int64_t nibble) {
+  return (static_cast<std::uint64_t>(buffer) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1));
 }
 
 class Player {
@@ -28,35 +28,35 @@ class Player {
   }
 
  private:
-  std::uint64_t get(int backing, std::int64_t nibble) const {
-    const auto found = now_.find(place(backing, nibble));
-    return found != now_.end() ? found->second : fresh(backing, nibble);
+  std::uint64_t get(int buffer, std::int64_t nibble) const {
+    const auto found = now_.find(place(buffer, nibble));
+    return found != now_.end() ? found->second : fresh(buffer, nibble);
   }
-  std::uint64_t fresh(int backing, std::int64_t nibble) const {
-    return mix(mix(7, static_cast<std::uint64_t>(backing)), static_cast<std::uint64_t>(nibble));
+  std::uint64_t fresh(int buffer, std::int64_t nibble) const {
+    return mix(mix(7, static_cast<std::uint64_t>(buffer)), static_cast<std::uint64_t>(nibble));
   }
-  void set(int backing, std::int64_t nibble, std::uint64_t value) {
-    if (value == fresh(backing, nibble))
-      now_.erase(place(backing, nibble));
+  void set(int buffer, std::int64_t nibble, std::uint64_t value) {
+    if (value == fresh(buffer, nibble))
+      now_.erase(place(buffer, nibble));
     else
-      now_[place(backing, nibble)] = value;
+      now_[place(buffer, nibble)] = value;
   }
   std::uint64_t code(const DecodeOp::Code& c) const {
-    if (c.backing < 0) return 0;
+    if (c.buffer < 0) return 0;
     std::uint64_t h = mix(3, static_cast<std::uint64_t>(c.dtype));
-    for (int i = 0; i < layout::bits(c.dtype) / 4; ++i) h = mix(h, get(c.backing, c.bit / 4 + i));
+    for (int i = 0; i < layout::bits(c.dtype) / 4; ++i) h = mix(h, get(c.buffer, c.bit / 4 + i));
     return h;
   }
   void step(const Op& op) {
     switch (op.kind) {
       case Op::Kind::copy: {
         std::vector<std::uint64_t> taken;
-        for (std::int64_t i = 0; i < op.n * 2; ++i) taken.push_back(get(op.src_backing, op.src * 2 + i));
-        for (std::int64_t i = 0; i < op.n * 2; ++i) set(op.dst_backing, op.dst * 2 + i, taken[static_cast<std::size_t>(i)]);
+        for (std::int64_t i = 0; i < op.n * 2; ++i) taken.push_back(get(op.src_buffer, op.src * 2 + i));
+        for (std::int64_t i = 0; i < op.n * 2; ++i) set(op.dst_buffer, op.dst * 2 + i, taken[static_cast<std::size_t>(i)]);
         break;
       }
       case Op::Kind::nibble:
-        set(op.dst_backing, op.dst / 4, get(op.src_backing, op.src / 4));
+        set(op.dst_buffer, op.dst / 4, get(op.src_buffer, op.src / 4));
         break;
       case Op::Kind::row: {
         const RowOp& r = tape_.rows[op.extra];
@@ -68,7 +68,7 @@ class Player {
           for (const std::int64_t v : {r.kv, r.layer, r.token, r.head, r.first + k})
             h = mix(h, static_cast<std::uint64_t>(v));
           h = mix(mix(h, static_cast<std::uint64_t>(r.dtype)), std::hash<std::string>{}(r.content));
-          for (int i = 0; i < width / 4; ++i) set(r.backing, bit / 4 + i, mix(h, static_cast<std::uint64_t>(i)));
+          for (int i = 0; i < width / 4; ++i) set(r.buffer, bit / 4 + i, mix(h, static_cast<std::uint64_t>(i)));
         }
         break;
       }
@@ -77,8 +77,8 @@ class Player {
         for (std::int64_t i = 0; i < op.n; ++i) {
           for (int half = 0; half < 2; ++half) {
             const std::int64_t at = (op.dst + i) * 2 + half;
-            set(op.dst_backing, at,
-                pattern.empty() ? fresh(op.dst_backing, at)
+            set(op.dst_buffer, at,
+                pattern.empty() ? fresh(op.dst_buffer, at)
                                 : mix(13, pattern[static_cast<std::size_t>(i) % pattern.size()] >> (4 * half) & 0xf));
           }
         }
@@ -88,7 +88,7 @@ class Player {
         const DecodeOp& d = tape_.decodes[op.extra];
         std::uint64_t h = mix(17, code(d.code));
         for (int i = 0; i < d.power; ++i) h = mix(mix(h, code(d.scale)), code(d.global_scale));
-        for (int i = 0; i < 8; ++i) set(op.dst_backing, op.dst * 2 + i, mix(h, static_cast<std::uint64_t>(i)));
+        for (int i = 0; i < 8; ++i) set(op.dst_buffer, op.dst * 2 + i, mix(h, static_cast<std::uint64_t>(i)));
         break;
       }
       case Op::Kind::check: {

@@ -31,14 +31,14 @@ ThroughEngine::ThroughEngine(const catalogue::EngineEntry& engine) : source_(mir
   peer_ = session_->add_peer(target_->metadata({source, destination}));
 }
 
-bool ThroughEngine::mirror(const Tape& tape, const Bytes& bytes, int backing, testing::Memory& memory, Places& places,
+bool ThroughEngine::mirror(const Tape& tape, const Bytes& bytes, int buffer, testing::Memory& memory, Places& places,
                            std::size_t& used) {
-  if (places.contains(backing)) return true;
-  if (tape.backings[static_cast<std::size_t>(backing)].sparse) return false;
-  const auto& all = bytes.dense(backing);
+  if (places.contains(buffer)) return true;
+  if (tape.buffers[static_cast<std::size_t>(buffer)].sparse) return false;
+  const auto& all = bytes.dense(buffer);
   if (all.size() > memory.size() - used) return false;
   std::memcpy(memory.data() + used, all.data(), all.size());
-  places.emplace(backing, used);
+  places.emplace(buffer, used);
   used += all.size();
   return true;
 }
@@ -58,16 +58,16 @@ void ThroughEngine::move(const Tape& tape, Bytes& bytes, std::span<const Op> ops
   std::vector<transport::Descriptor> list;
   std::vector<const Op*> here;
   for (const Op& op : ops) {
-    if (!mirror(tape, bytes, op.src_backing, source_, from, used_from) ||
-        !mirror(tape, bytes, op.dst_backing, destination_, to, used_to)) {
+    if (!mirror(tape, bytes, op.src_buffer, source_, from, used_from) ||
+        !mirror(tape, bytes, op.dst_buffer, destination_, to, used_to)) {
       here.push_back(&op);
       continue;
     }
-    const auto at = [&](int backing, const Places& places, std::int64_t offset) {
-      return places.at(backing) +
-             static_cast<std::size_t>(offset + tape.backings[static_cast<std::size_t>(backing)].guard_below);
+    const auto at = [&](int buffer, const Places& places, std::int64_t offset) {
+      return places.at(buffer) +
+             static_cast<std::size_t>(offset + tape.buffers[static_cast<std::size_t>(buffer)].guard_below);
     };
-    const std::uint64_t source = at(op.src_backing, from, op.src), destination = at(op.dst_backing, to, op.dst),
+    const std::uint64_t source = at(op.src_buffer, from, op.src), destination = at(op.dst_buffer, to, op.dst),
                         n = static_cast<std::uint64_t>(op.n);
     if (reads)
       list.push_back({own_destination_, destination, 0, source, n});
@@ -80,15 +80,15 @@ void ThroughEngine::move(const Tape& tape, Bytes& bytes, std::span<const Op> ops
     transfer(reads, std::move(list));
     ++lists;
     if (std::memcmp(before.data(), source_.data(), used_from) != 0) throw std::runtime_error("the engine changed a source");
-    for (const auto& [backing, begin] : to) {
-      const auto size = static_cast<std::int64_t>(bytes.dense(backing).size());
-      bytes.write(backing, -tape.backings[static_cast<std::size_t>(backing)].guard_below, size, destination_.data() + begin);
+    for (const auto& [buffer, begin] : to) {
+      const auto size = static_cast<std::int64_t>(bytes.dense(buffer).size());
+      bytes.write(buffer, -tape.buffers[static_cast<std::size_t>(buffer)].guard_below, size, destination_.data() + begin);
     }
   }
   for (const Op* op : here) {  // after the mirrors, which do not contain them
     std::vector<std::uint8_t> scratch(static_cast<std::size_t>(op->n));
-    bytes.read(op->src_backing, op->src, op->n, scratch.data());
-    bytes.write(op->dst_backing, op->dst, op->n, scratch.data());
+    bytes.read(op->src_buffer, op->src, op->n, scratch.data());
+    bytes.write(op->dst_buffer, op->dst, op->n, scratch.data());
   }
   left_out += static_cast<std::int64_t>(here.size());
 }

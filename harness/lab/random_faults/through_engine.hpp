@@ -1,5 +1,5 @@
 // Sends the copies of a scripted case through a real engine, between two processes. Each side has a mirror of every
-// backing: what a list reads lies with its source, what it writes with its destination, at the true offsets, so that
+// buffer: what a list reads lies with its source, what it writes with its destination, at the true offsets, so that
 // the engine really executes a wrong list. Lists alternate between writes and reads.
 #pragma once
 
@@ -24,9 +24,9 @@ class ThroughEngine {
   std::string path();
 
  private:
-  /// Where the mirror of each backing begins.
+  /// Where the mirror of each buffer begins.
   using Places = std::map<int, std::size_t>;
-  static bool mirror(const Tape& tape, const Bytes& bytes, int backing, testing::Memory& memory, Places& places,
+  static bool mirror(const Tape& tape, const Bytes& bytes, int buffer, testing::Memory& memory, Places& places,
                      std::size_t& used);
   void transfer(bool reads, std::vector<transport::Descriptor> list);
 

@@ -473,9 +473,9 @@ TEST(Checker, NamesScalesOfTheLastBlockThatWereNotMoved) {
 void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
   const scenario::Scenario told = diagnose::lower(c);
-  const scenario::Arena arena(told);
+  const scenario::AddressSpace space(told);
   scenario::Names names;
-  const scenario::Truth truth = scenario::paint(told, arena, names);
+  const scenario::Truth truth = scenario::paint(told, space, names);
   constexpr int passes = 3;
   const auto written = [&](const RegionRef& region, int pass) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
@@ -486,11 +486,11 @@ void expect_told(const Pair& setup) {
   std::int64_t moved = 0;
   for (const Side side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(c, side)) {
-      const scenario::Place start = arena.place(diagnose::place_name(c, region));
+      const scenario::Place start = space.place(diagnose::place_name(c, region));
       const std::int64_t base = oracle::file_shape(c, region.bytes).base;
       std::vector<std::vector<std::uint8_t>> files;
       for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));
-      const auto& image = truth.checks.back().images[static_cast<std::size_t>(start.backing)];
+      const auto& image = truth.checks.back().images[static_cast<std::size_t>(start.buffer)];
       for (std::int64_t at = 0; at < region.bytes; ++at) {
         const scenario::Id id = image.at(start.offset + at);
         std::array<std::uint8_t, passes> bytes{};

@@ -21,7 +21,7 @@ std::int64_t cut(std::int64_t value, const Arithmetic& how) {
 
 }  // namespace
 
-PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& view)
+PlaneLocator::PlaneLocator(const layout::Plane& plane, BufferAddress start, const View& view)
     : plane_(plane), domain_(layout::domain(plane)), start_(start), arithmetic_(view.arithmetic) {
   start_.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
   for (const layout::Mode& mode : plane.modes) modes_[static_cast<std::size_t>(mode.axis)].push_back(mode);
@@ -67,18 +67,18 @@ std::optional<std::int64_t> PlaneLocator::reckon(Axis axis, std::int64_t coordin
   return rest == 0 ? std::optional(sum) : std::nullopt;
 }
 
-Spot PlaneLocator::at(std::int64_t sum) const {
+BitRange PlaneLocator::at(std::int64_t sum) const {
   std::int64_t bit = plane_.offset + sum;
   if (arithmetic_.of == "sum") bit = narrow(bit);
   bit += start_.offset * 8;
   const int width = layout::bits(plane_.dtype);
   if (width == 4 && plane_.high_nibble_first) bit ^= 4;
-  return {start_.backing, bit, width};
+  return {start_.buffer, bit, width};
 }
 
-ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(memory_of(view)), align_(view.align) {
+ViewLocator::ViewLocator(const View& view, const AddressSpace& space) : memory_(memory_of(view)), align_(view.align) {
   const layout::Cache cache = cache_of(view);
-  const std::vector<Place> starts = arena.places(view, cache);
+  const std::vector<BufferAddress> starts = space.places(view, cache);
   for (const layout::Plane& plane : cache.planes) {
     planes_.emplace_back(plane, starts.at(static_cast<std::size_t>(plane.allocation)), view);
     const layout::Box& box = planes_.back().domain();
@@ -98,7 +98,7 @@ const ViewLocator& Locators::of(const View& view) {
                           std::to_string(view.arithmetic.bits) + (view.arithmetic.is_signed ? "s" : "u") +
                           view.arithmetic.unit + view.arithmetic.of;
   auto& slot = known_[key];
-  if (!slot) slot = std::make_unique<ViewLocator>(view, arena_);
+  if (!slot) slot = std::make_unique<ViewLocator>(view, space_);
   return *slot;
 }
 

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "layout/layout.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 
 namespace kvcts::scenario {
 
-/// Where a code lies: bits from the start of a backing; the nibble order of 4-bit codes is applied.
-struct Spot {
-  int backing{-1};
+/// Where a code lies: bits from the start of a buffer; the nibble order of 4-bit codes is applied.
+struct BitRange {
+  int buffer{-1};
   std::int64_t bit{0};
   int width{0};
 };
@@ -25,7 +25,7 @@ struct Spot {
 /// One plane of a view, ready to query. Each axis contributes a sum of digit * stride to the address.
 class PlaneLocator {
  public:
-  PlaneLocator(const layout::Plane& plane, Place start, const View& view);
+  PlaneLocator(const layout::Plane& plane, BufferAddress start, const View& view);
 
   const layout::Plane& plane() const { return plane_; }
   const layout::Box& domain() const { return domain_; }
@@ -35,7 +35,7 @@ class PlaneLocator {
   /// One axis's contribution in bits; nullopt: the plane has no such coordinate.
   std::optional<std::int64_t> part(layout::Axis axis, std::int64_t coordinate) const;
   /// The address for a sum of parts.
-  Spot at(std::int64_t sum) const;
+  BitRange at(std::int64_t sum) const;
   /// Codes of consecutive channels are adjacent and in order: a row is one stretch of bits.
   bool contiguous() const { return contiguous_; }
 
@@ -43,7 +43,7 @@ class PlaneLocator {
   std::int64_t narrow(std::int64_t bits) const;  ///< a value in bits, cut to the view's arithmetic
   layout::Plane plane_;
   layout::Box domain_;
-  Place start_;
+  BufferAddress start_;
   Arithmetic arithmetic_;
   std::array<std::vector<layout::Mode>, layout::axis_count> modes_;  ///< largest step first
   std::optional<std::int64_t> reckon(layout::Axis axis, std::int64_t coordinate) const;
@@ -56,7 +56,7 @@ class PlaneLocator {
 /// A whole view.
 class ViewLocator {
  public:
-  ViewLocator(const View& view, const Arena& arena);
+  ViewLocator(const View& view, const AddressSpace& space);
   const std::vector<PlaneLocator>& planes() const { return planes_; }
   std::int64_t align() const { return align_; }  ///< bytes; code that forms runs rounds their start down
   const std::string& memory() const { return memory_; }
@@ -71,14 +71,14 @@ class ViewLocator {
   double elements_{0};
 };
 
-/// Cache of views by content, for one arena.
+/// Cache of views by content, for one address space.
 class Locators {
  public:
-  explicit Locators(const Arena& arena) : arena_(arena) {}
+  explicit Locators(const AddressSpace& space) : space_(space) {}
   const ViewLocator& of(const View& view);
 
  private:
-  const Arena& arena_;
+  const AddressSpace& space_;
   std::unordered_map<std::string, std::unique_ptr<ViewLocator>> known_;
 };
 

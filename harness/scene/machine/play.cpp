@@ -18,25 +18,25 @@ namespace convert = kernels::convert;
 
 std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
 
-void put_code(Bytes& bytes, int backing, std::int64_t bit, int width, std::uint32_t code) {
+void put_code(Bytes& bytes, int buffer, std::int64_t bit, int width, std::uint32_t code) {
   const std::int64_t at = byte_of(bit);
   if (width == 4) {
     const int shift = static_cast<int>(bit - at * 8);
-    const std::uint8_t old = bytes.at(backing, at);
-    bytes.set(backing, at, static_cast<std::uint8_t>((old & ~(0xf << shift)) | (code << shift)));
+    const std::uint8_t old = bytes.at(buffer, at);
+    bytes.set(buffer, at, static_cast<std::uint8_t>((old & ~(0xf << shift)) | (code << shift)));
     return;
   }
   std::uint8_t out[4];
   for (int i = 0; i < width / 8; ++i) out[i] = static_cast<std::uint8_t>(code >> (8 * i));
-  bytes.write(backing, at, width / 8, out);
+  bytes.write(buffer, at, width / 8, out);
 }
 
 std::uint32_t get_code(const Bytes& bytes, const DecodeOp::Code& code) {
   const int width = layout::bits(code.dtype);
   const std::int64_t at = byte_of(code.bit);
-  if (width == 4) return (bytes.at(code.backing, at) >> static_cast<int>(code.bit - at * 8)) & 0xfu;
+  if (width == 4) return (bytes.at(code.buffer, at) >> static_cast<int>(code.bit - at * 8)) & 0xfu;
   std::uint8_t in[4];
-  bytes.read(code.backing, at, width / 8, in);
+  bytes.read(code.buffer, at, width / 8, in);
   std::uint32_t out = 0;
   for (int i = 0; i < width / 8; ++i) out |= static_cast<std::uint32_t>(in[i]) << (8 * i);
   return out;
@@ -61,13 +61,13 @@ void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass, std:
       op.count * width % 8 == 0 && !op.high_nibble_first) {
     scratch.resize(static_cast<std::size_t>(n));
     kernels::tag_row(key, row, op.dtype, op.first, op.count, scratch);
-    bytes.write(op.backing, op.bit / 8, n, scratch.data());
+    bytes.write(op.buffer, op.bit / 8, n, scratch.data());
     return;
   }
   for (std::int64_t i = 0; i < op.count; ++i) {
     std::int64_t bit = op.bit + i * op.stride;
     if (width == 4 && op.high_nibble_first) bit ^= 4;
-    put_code(bytes, op.backing, bit, width, code_of(op, row, key, op.first + i));
+    put_code(bytes, op.buffer, bit, width, code_of(op, row, key, op.first + i));
   }
 }
 
@@ -75,16 +75,16 @@ float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(convert::decode(code.dtype, get_code(bytes, code))));
 }
 
-/// Stretches of backings.
+/// Stretches of buffers.
 class Stretches {
  public:
-  bool touch(int backing, std::int64_t begin, std::int64_t end) const {
-    const auto& known = of(backing);
+  bool touch(int buffer, std::int64_t begin, std::int64_t end) const {
+    const auto& known = of(buffer);
     const auto after = known.lower_bound(end);
     return after != known.begin() && std::prev(after)->second > begin;
   }
-  void add(int backing, std::int64_t begin, std::int64_t end) {
-    auto& known = of_[backing];
+  void add(int buffer, std::int64_t begin, std::int64_t end) {
+    auto& known = of_[buffer];
     auto next = known.upper_bound(begin);
     if (next != known.begin() && std::prev(next)->second >= begin) --next;
     for (; next != known.end() && next->first <= end; next = known.erase(next))
@@ -93,9 +93,9 @@ class Stretches {
   }
 
  private:
-  const std::map<std::int64_t, std::int64_t>& of(int backing) const {
+  const std::map<std::int64_t, std::int64_t>& of(int buffer) const {
     static const std::map<std::int64_t, std::int64_t> none;
-    const auto found = of_.find(backing);
+    const auto found = of_.find(buffer);
     return found == of_.end() ? none : found->second;
   }
   std::map<int, std::map<std::int64_t, std::int64_t>> of_;  ///< begin -> end, disjoint
@@ -107,12 +107,12 @@ std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t en
   std::size_t o = begin;
   for (; o < end && tape.ops[o].kind == Op::Kind::copy; ++o) {
     const Op& op = tape.ops[o];
-    const bool hurts = written.touch(op.src_backing, op.src, op.src + op.n) ||
-                       written.touch(op.dst_backing, op.dst, op.dst + op.n) ||
-                       read.touch(op.dst_backing, op.dst, op.dst + op.n);
+    const bool hurts = written.touch(op.src_buffer, op.src, op.src + op.n) ||
+                       written.touch(op.dst_buffer, op.dst, op.dst + op.n) ||
+                       read.touch(op.dst_buffer, op.dst, op.dst + op.n);
     if (hurts && o > begin) break;
-    read.add(op.src_backing, op.src, op.src + op.n);
-    written.add(op.dst_backing, op.dst, op.dst + op.n);
+    read.add(op.src_buffer, op.src, op.src + op.n);
+    written.add(op.dst_buffer, op.dst, op.dst + op.n);
   }
   return std::span(tape.ops).subspan(begin, o - begin);
 }
@@ -138,13 +138,13 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
     switch (op.kind) {
       case Op::Kind::copy:
         scratch.resize(static_cast<std::size_t>(op.n));
-        bytes.read(op.src_backing, op.src, op.n, scratch.data());
-        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        bytes.read(op.src_buffer, op.src, op.n, scratch.data());
+        bytes.write(op.dst_buffer, op.dst, op.n, scratch.data());
         break;
       case Op::Kind::nibble: {
         const std::int64_t from = byte_of(op.src);
-        const std::uint32_t code = (bytes.at(op.src_backing, from) >> static_cast<int>(op.src - from * 8)) & 0xfu;
-        put_code(bytes, op.dst_backing, op.dst, 4, code);
+        const std::uint32_t code = (bytes.at(op.src_buffer, from) >> static_cast<int>(op.src - from * 8)) & 0xfu;
+        put_code(bytes, op.dst_buffer, op.dst, 4, code);
         break;
       }
       case Op::Kind::row:
@@ -154,27 +154,27 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
         const auto& pattern = tape.patterns[op.extra];
         scratch.resize(static_cast<std::size_t>(op.n));
         for (std::int64_t i = 0; i < op.n; ++i) {
-          scratch[static_cast<std::size_t>(i)] = pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i)
+          scratch[static_cast<std::size_t>(i)] = pattern.empty() ? bytes.poison(op.dst_buffer, op.dst + i)
                                                                  : pattern[static_cast<std::size_t>(i) % pattern.size()];
         }
         if (op.src != 0) {
           const std::uint8_t mask = op.src == 1 ? 0x0f : 0xf0;
-          scratch[0] = static_cast<std::uint8_t>((scratch[0] & mask) | (bytes.at(op.dst_backing, op.dst) & ~mask));
+          scratch[0] = static_cast<std::uint8_t>((scratch[0] & mask) | (bytes.at(op.dst_buffer, op.dst) & ~mask));
         }
-        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        bytes.write(op.dst_buffer, op.dst, op.n, scratch.data());
         break;
       }
       case Op::Kind::decode: {
         const DecodeOp& d = tape.decodes[op.extra];
         float value = number_of(bytes, d.code);
         for (int i = 0; i < d.power; ++i) {
-          if (d.scale.backing >= 0) value *= number_of(bytes, d.scale);
-          if (d.global_scale.backing >= 0) value *= number_of(bytes, d.global_scale);
+          if (d.scale.buffer >= 0) value *= number_of(bytes, d.scale);
+          if (d.global_scale.buffer >= 0) value *= number_of(bytes, d.global_scale);
         }
         std::uint8_t out[4];
         const auto bits = std::isnan(value) ? convert::fp32_nan : std::bit_cast<std::uint32_t>(value);
         std::memcpy(out, &bits, 4);
-        bytes.write(op.dst_backing, op.dst, 4, out);
+        bytes.write(op.dst_buffer, op.dst, 4, out);
         break;
       }
       case Op::Kind::check:

@@ -64,7 +64,7 @@ struct Placed {
 
 struct Recorder::Reading {
   Reading(Recorder& recorder, const Action& action)
-      : on(recorder), a(action), now(recorder.request(action.request)), out(recorder.arena_.output(action.output)) {
+      : on(recorder), a(action), now(recorder.request(action.request)), out(recorder.space_.output(action.output)) {
     for (const View& view : a.from) {
       const ViewLocator& at = on.locator(view);
       sources.emplace_back(&at, on.table_of(now, at, a.from_blocks));
@@ -89,12 +89,12 @@ struct Recorder::Reading {
 
 DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_t channel) {
   for (const Row& row : rows) {
-    if (const auto at = on.spot(row, channel)) {
+    if (const auto at = on.bits_at(row, channel)) {
       const std::int64_t offset = floor_div(at->bit, 8);
-      if (!on.inside(at->backing, offset, (at->width + 7) / 8))
-        against.push_back({"outside", at->backing, offset, (at->width + 7) / 8, false});
+      if (!on.inside(at->buffer, offset, (at->width + 7) / 8))
+        against.push_back({"outside", at->buffer, offset, (at->width + 7) / 8, false});
       else
-        return DecodeOp::Code{at->backing, at->bit, row.plane->plane().dtype};
+        return DecodeOp::Code{at->buffer, at->bit, row.plane->plane().dtype};
     }
   }
   return DecodeOp::Code{};
@@ -124,7 +124,7 @@ void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, 
     const std::int64_t channel = at.part.channels[i];
     DecodeOp op;
     op.code = code(found, channel);
-    if (op.code.backing < 0) continue;
+    if (op.code.buffer < 0) continue;
     const bool scaled = !any_narrow || layout::bits(op.code.dtype) <= 8;
     if (scaled && groups > 0) op.scale = code(scales, channel * groups / width);
     if (scaled && !globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
@@ -149,7 +149,7 @@ void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t laye
   if (as_one(at, found, begin)) return;
   for (std::size_t i = 0; i < at.part.channels.size(); ++i) {
     for (const Row& row : found) {
-      const auto from = on.spot(row, at.part.channels[i]);
+      const auto from = on.bits_at(row, at.part.channels[i]);
       if (!from) continue;
       on.add_bits(runs, *from, {out, begin + at.channels[i] * at.part.width, from->width}, false);
       break;
@@ -176,15 +176,14 @@ void Recorder::read(const Play& play) {
   }
   for (const Run& run : reading.runs) {
     const std::int64_t offset = floor_div(run.src, 8), bytes = (run.n + 7) / 8;
-    if (!inside(run.src_backing, offset, bytes))
-      reading.against.push_back({"outside", run.src_backing, offset, bytes, false});
+    if (!inside(run.src_buffer, offset, bytes)) reading.against.push_back({"outside", run.src_buffer, offset, bytes, false});
   }
   event(play, {{"output", a.output}});
   if (stopped_by(play, reading.against, false)) return;
   // A hypothesis may read more than fits.
   std::erase_if(reading.runs, [&](const Run& run) {
     const std::int64_t bytes = (run.n + 7) / 8;
-    return !inside(run.src_backing, floor_div(run.src, 8), bytes) || !inside(run.dst_backing, floor_div(run.dst, 8), bytes);
+    return !inside(run.src_buffer, floor_div(run.src, 8), bytes) || !inside(run.dst_buffer, floor_div(run.dst, 8), bytes);
   });
   emit(reading.runs);
   for (const auto& [op, to] : reading.decodes) {

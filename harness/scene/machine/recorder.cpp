@@ -40,10 +40,10 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 
 }  // namespace
 
-Recorder::Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators)
-    : Recorder(scenario, arena, tape, locators, Progress{}) {
-  tape_.backings = arena.backings();
-  tape_.own = tape_.backings.size();
+Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators)
+    : Recorder(scenario, space, tape, locators, Progress{}) {
+  tape_.buffers = space.buffers();
+  tape_.own = tape_.buffers.size();
   for (const auto& [name, request] : scenario.requests) {
     RequestNow& now = now_.requests[name];
     now.tokens = request.tokens, now.first_token = request.first_token, now.generation = request.generation;
@@ -55,13 +55,13 @@ Recorder::Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Loc
   }
 }
 
-Recorder::Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators, Progress progress)
-    : scenario_(scenario), arena_(arena), tape_(tape), locators_(locators), now_(std::move(progress)) {
+Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators, Progress progress)
+    : scenario_(scenario), space_(space), tape_(tape), locators_(locators), now_(std::move(progress)) {
   for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
-    for (const Backing& backing : arena.backings()) {
-      if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/')))
-        needs_registration_.insert(backing.ordinal);
+    for (const Buffer& buffer : space.buffers()) {
+      if (buffer.memory == step.intended.memory.substr(0, step.intended.memory.find('/')))
+        needs_registration_.insert(buffer.ordinal);
     }
   }
 }
@@ -95,24 +95,24 @@ void Recorder::end(const std::string& kind, const Play& play, const std::string&
 }
 
 int Recorder::temporary(std::int64_t bytes) {
-  Backing backing;
-  backing.name = "(temporary)";
-  backing.side = "staging";
-  backing.ordinal = static_cast<int>(tape_.backings.size());
-  backing.bytes = bytes;
-  tape_.backings.push_back(backing);
-  return backing.ordinal;
+  Buffer buffer;
+  buffer.name = "(temporary)";
+  buffer.side = "staging";
+  buffer.ordinal = static_cast<int>(tape_.buffers.size());
+  buffer.bytes = bytes;
+  tape_.buffers.push_back(buffer);
+  return buffer.ordinal;
 }
 
 bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer) {
   if (violations.empty()) return false;
   const Violation& first = violations.front();
   std::int64_t offset = 0;
-  const std::string where = arena_.name_of({first.backing, first.offset}, offset);
+  const std::string where = space_.name_of({first.buffer, first.offset}, offset);
   const std::string text = std::string(first.write ? "write" : "read") + " of " + std::to_string(first.bytes) +
                            " bytes at " + where + " + " + std::to_string(offset) + ": " + first.what;
   event(play, {{"violation", first.what},
-               {"backing", first.backing},
+               {"backing", first.buffer},
                {"offset", first.offset},
                {"bytes", first.bytes},
                {"write", first.write},
@@ -132,13 +132,13 @@ bool Recorder::act(const Play& play) {
       taken.runs = runs_of_move(a);
       std::int64_t bits = 0;
       for (const Run& run : taken.runs) bits += (run.n + 7) / 8 * 8 + 8;
-      taken.backing = temporary(bits / 8);
+      taken.buffer = temporary(bits / 8);
       std::int64_t at = 0;
       std::vector<Run> in;
       for (Run& run : taken.runs) {
         const std::int64_t lead = run.src - floor_div(run.src, 8) * 8;
-        in.push_back({run.src_backing, taken.backing, run.src, at + lead, run.n});
-        run.src_backing = taken.backing, run.src = at + lead;
+        in.push_back({run.src_buffer, taken.buffer, run.src, at + lead, run.n});
+        run.src_buffer = taken.buffer, run.src = at + lead;
         at += (run.n + lead + 7) / 8 * 8;
       }
       if (!stopped_by(play, post(in, true), true)) emit(in);
@@ -169,10 +169,10 @@ void Recorder::carry_out(const Play& play) {
       move(play);
       break;
     case Operation::copy: {
-      const Place from = arena_.place(a.from.at(0).of), to = arena_.place(a.to.at(0).of);
+      const BufferAddress from = space_.place(a.from.at(0).of), to = space_.place(a.to.at(0).of);
       std::vector<Run> runs;
       for (std::int64_t i = 0; i < a.count; ++i) {
-        runs.push_back({from.backing, to.backing, (from.offset + a.from_offset + i * a.from_step) * 8,
+        runs.push_back({from.buffer, to.buffer, (from.offset + a.from_offset + i * a.from_step) * 8,
                         (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
       }
       const auto against = post(runs, a.splits);
@@ -337,10 +337,10 @@ void Recorder::write(const Play& play) {
     for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
       if (const auto whole = stretch(row);
-          whole && !a.pick.channels && inside(whole->backing, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
+          whole && !a.pick.channels && inside(whole->buffer, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
         tape_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
                               a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
-                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->backing,
+                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->buffer,
                               whole->bit, layout::bits(row.plane->plane().dtype)});
         continue;
       }
@@ -348,11 +348,11 @@ void Recorder::write(const Play& play) {
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end())
           continue;
-        auto at = spot(row, c);
+        auto at = bits_at(row, c);
         if (!at) continue;
         const std::int64_t offset = floor_div(at->bit, 8);
-        if (!inside(at->backing, offset, (at->width + 7) / 8)) {
-          against.push_back({"outside", at->backing, offset, (at->width + 7) / 8, true});
+        if (!inside(at->buffer, offset, (at->width + 7) / 8)) {
+          against.push_back({"outside", at->buffer, offset, (at->width + 7) / 8, true});
           continue;
         }
         const bool high = at->width == 4 && row.plane->plane().high_nibble_first;
@@ -374,7 +374,7 @@ void Recorder::write(const Play& play) {
               row.head,
               c,
               1,
-              at->backing,
+              at->buffer,
               at->bit,
               0};
       }
@@ -382,7 +382,7 @@ void Recorder::write(const Play& play) {
     }
   }
   for (std::size_t i = rows_before; i < tape_.rows.size(); ++i) {
-    tape_.ops.push_back({Op::Kind::row, -1, tape_.rows[i].backing, 0, 0, 0, i});
+    tape_.ops.push_back({Op::Kind::row, -1, tape_.rows[i].buffer, 0, 0, 0, i});
   }
   event(play, {{"generation", a.generation.value_or(now.generation)}});
   if (stopped_by(play, against, false)) {
@@ -426,37 +426,37 @@ void Recorder::fill(const Play& play) {
         for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
           if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end())
             continue;
-          if (const auto at = spot(row, c)) add_bits(runs, *at, *at, false);
+          if (const auto at = bits_at(row, c)) add_bits(runs, *at, *at, false);
         }
       }
     }
   } else {
-    const Place to = arena_.place(a.to.at(0).of);
+    const BufferAddress to = space_.place(a.to.at(0).of);
     for (std::int64_t i = 0; i < a.count; ++i) {
       const std::int64_t at = (to.offset + a.to_offset + i * a.to_step) * 8;
-      runs.push_back({-1, to.backing, at, at, a.bytes * 8});
+      runs.push_back({-1, to.buffer, at, at, a.bytes * 8});
     }
   }
-  for (Run& run : runs) run.src_backing = -1;
+  for (Run& run : runs) run.src_buffer = -1;
   const std::vector<std::uint8_t> pattern = pattern_of(a.value);
   std::vector<Violation> against;
   for (const Run& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
-    if (!inside(run.dst_backing, offset, bytes)) against.push_back({"outside", run.dst_backing, offset, bytes, true});
+    if (!inside(run.dst_buffer, offset, bytes)) against.push_back({"outside", run.dst_buffer, offset, bytes, true});
   }
   event(play, json::object());
   if (stopped_by(play, against, false)) return;
   tape_.patterns.push_back(pattern);
   for (const Run& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
-    if (!inside(run.dst_backing, offset, bytes)) continue;
+    if (!inside(run.dst_buffer, offset, bytes)) continue;
     if (run.dst % 8 == 0 && run.n % 8 == 0) {
-      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_backing, 0, offset, bytes, tape_.patterns.size() - 1});
+      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, 0, offset, bytes, tape_.patterns.size() - 1});
       continue;
     }
     for (std::int64_t bit = run.dst; bit < run.dst + run.n; bit += 4) {
       const std::int64_t byte = floor_div(bit, 8), half = bit == byte * 8 ? 1 : 2;
-      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_backing, half, byte, 1, tape_.patterns.size() - 1});
+      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, half, byte, 1, tape_.patterns.size() - 1});
     }
   }
 }
@@ -464,36 +464,36 @@ void Recorder::fill(const Play& play) {
 void Recorder::registration(const Play& play) {
   const Action& a = play.action;
   const bool whole_memory = a.memory.find('/') == std::string::npos;
-  std::vector<Place> places;
+  std::vector<BufferAddress> places;
   std::vector<std::int64_t> sizes;
-  for (const Backing& backing : arena_.backings()) {
-    if (whole_memory && backing.memory == a.memory) places.push_back({backing.ordinal, 0}), sizes.push_back(backing.bytes);
+  for (const Buffer& buffer : space_.buffers()) {
+    if (whole_memory && buffer.memory == a.memory) places.push_back({buffer.ordinal, 0}), sizes.push_back(buffer.bytes);
   }
   if (places.empty() || places.size() == 1) {
-    places = {arena_.place(a.memory)};
-    sizes = {arena_.bytes_of(a.memory)};
+    places = {space_.place(a.memory)};
+    sizes = {space_.bytes_of(a.memory)};
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t begin = places[i].offset + a.to_offset;
     const std::int64_t bytes = a.bytes > 0 ? a.bytes : sizes[i] - a.to_offset;
-    auto& ranges = now_.registered[places[i].backing];
+    auto& ranges = now_.registered[places[i].buffer];
     if (a.op == Operation::register_range) {
       ranges.push_back({begin, begin + bytes, a.maps ? places[i].offset + *a.maps : begin});
     } else {
       std::erase_if(ranges, [&](const Range& r) { return r.begin == begin; });
     }
-    event(play, {{"memory", a.memory}, {"backing", places[i].backing}, {"begin", begin}, {"bytes", bytes}});
+    event(play, {{"memory", a.memory}, {"backing", places[i].buffer}, {"begin", begin}, {"bytes", bytes}});
   }
 }
 
-Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence) {
-  Locators locators(arena);
-  return record(scenario, arena, sequence, locators);
+Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence) {
+  Locators locators(space);
+  return record(scenario, space, sequence, locators);
 }
 
-Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence, Locators& locators) {
+Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators) {
   Tape tape;
-  Recorder(scenario, arena, tape, locators).run(sequence);
+  Recorder(scenario, space, tape, locators).run(sequence);
   return tape;
 }
 

@@ -41,7 +41,7 @@ struct Row {
 
 /// Bits [src, src + n) to [dst, dst + n); both ends inside one block.
 struct Run {
-  int src_backing{-1}, dst_backing{-1};
+  int src_buffer{-1}, dst_buffer{-1};
   std::int64_t src{0}, dst{0}, n{0};
   bool operator==(const Run&) const = default;
 };
@@ -53,7 +53,7 @@ struct Progress {
     bool operator==(const Range&) const = default;
   };
   struct Blob {
-    int backing{-1};
+    int buffer{-1};
     std::int64_t bytes{0};
     std::string step;  ///< that put it
     std::vector<std::pair<std::int64_t, std::int64_t>>
@@ -62,12 +62,12 @@ struct Progress {
   };
   struct Captured {
     std::map<std::string, RequestNow> tables;
-    int backing{-1};        ///< holds the source bytes, run after run
-    std::vector<Run> runs;  ///< source: in `backing`
+    int buffer{-1};         ///< holds the source bytes, run after run
+    std::vector<Run> runs;  ///< source: in `buffer`
     bool operator==(const Captured&) const = default;
   };
   std::map<std::string, RequestNow> requests;
-  std::map<int, std::vector<Range>> registered;  ///< backing -> ranges; only backings that require registration
+  std::map<int, std::vector<Range>> registered;  ///< buffer -> ranges; only buffers that require registration
   std::map<std::string, std::map<std::string, Blob>> stores;
   std::vector<std::pair<std::string, nlohmann::json>> signals;
   std::map<std::string, Captured> captured;  ///< step -> what its issue took
@@ -77,7 +77,7 @@ struct Progress {
 /// An illegal access.
 struct Violation {
   std::string what;  ///< outside | not registered | straddles a registration | straddles a mapping
-  int backing{-1};
+  int buffer{-1};
   std::int64_t offset{0}, bytes{0};
   bool write{false};
 };
@@ -86,7 +86,7 @@ struct Violation {
 struct Stored {
   std::array<std::int64_t, 5> row;    ///< component, kv, layer, token, head, as in the object
   std::int64_t channel{0}, count{1};  ///< the first one, as in the object
-  Spot spot;                          ///< of all of them
+  BitRange bits_at;                   ///< of all of them
   std::int64_t at{0};                 ///< bit in the object
 };
 
@@ -97,9 +97,9 @@ Selection destinations(const Action& action);
 
 class Recorder {
  public:
-  Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators);
-  /// Continues from there; `tape` has the backings of that moment.
-  Recorder(const Scenario& scenario, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
+  Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators);
+  /// Continues from there; `tape` has the buffers of that moment.
+  Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
   bool act(const Play& play);  ///< false: the sequence has ended
   void carry_out(const Play& play);
@@ -154,23 +154,23 @@ class Recorder {
   std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
                                layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
                                std::int64_t head) const;
-  std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
+  std::optional<BitRange> bits_at(const Row& row, std::int64_t channel) const;
   /// All codes of a row as one wide code, where they are adjacent.
-  std::optional<Spot> stretch(const Row& row) const;
+  std::optional<BitRange> stretch(const Row& row) const;
   void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
 
   // transfer.cpp
   std::vector<Run> runs_of_move(const Action& action);
-  void add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const;
+  void add_bits(std::vector<Run>& runs, const BitRange& from, const BitRange& to, bool new_block) const;
   /// Applies registrations and boundaries: returns the runs that reach memory, and the objections to them.
   std::vector<Violation> post(std::vector<Run>& runs, bool splits) const;
   void emit(const std::vector<Run>& runs);
   /// The same, simultaneously: if a run would read what another wrote, all go through a buffer.
   void emit_at_once(std::vector<Run> runs);
-  bool inside(int backing, std::int64_t offset, std::int64_t bytes) const;
+  bool inside(int buffer, std::int64_t offset, std::int64_t bytes) const;
 
   const Scenario& scenario_;
-  const Arena& arena_;
+  const AddressSpace& space_;
   Tape& tape_;
   Locators& locators_;
   std::set<int> needs_registration_;

@@ -141,25 +141,25 @@ void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) 
   const std::int64_t first = channels && !channels->empty() ? channels->front() : row.plane->domain().lo[Axis::channel];
   const auto part = row.plane->part(Axis::channel, first);
   if (!part) return;
-  const Spot at = row.plane->at(row.sum + *part);
-  const std::int64_t base = tape_.backings[static_cast<std::size_t>(at.backing)].base * 8, unit = view.align() * 8;
+  const BitRange at = row.plane->at(row.sum + *part);
+  const std::int64_t base = tape_.buffers[static_cast<std::size_t>(at.buffer)].base * 8, unit = view.align() * 8;
   row.shift = floor_div(base + at.bit, unit) * unit - (base + at.bit);
 }
 
-std::optional<Spot> Recorder::stretch(const Row& row) const {
+std::optional<BitRange> Recorder::stretch(const Row& row) const {
   if (!row.plane->contiguous()) return std::nullopt;
   const layout::Box& box = row.plane->domain();
-  auto out = spot(row, box.lo[Axis::channel]);
+  auto out = bits_at(row, box.lo[Axis::channel]);
   if (out) out->width *= static_cast<int>(box.hi[Axis::channel] - box.lo[Axis::channel]);
   return out;
 }
 
-std::optional<Spot> Recorder::spot(const Row& row, std::int64_t channel) const {
+std::optional<BitRange> Recorder::bits_at(const Row& row, std::int64_t channel) const {
   const layout::Box& box = row.plane->domain();
   if (channel < box.lo[Axis::channel] || channel >= box.hi[Axis::channel]) return std::nullopt;
   const auto part = row.plane->part(Axis::channel, channel);
   if (!part) return std::nullopt;
-  Spot out = row.plane->at(row.sum + *part);
+  BitRange out = row.plane->at(row.sum + *part);
   out.bit += row.shift;
   return out;
 }

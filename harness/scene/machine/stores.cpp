@@ -69,7 +69,7 @@ std::vector<Stored> Recorder::stored(const Action& a) {
     }
     for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
       if (pick.channels && std::find(pick.channels->begin(), pick.channels->end(), c) == pick.channels->end()) continue;
-      const auto one = spot(held.row, c);
+      const auto one = bits_at(held.row, c);
       if (!one) continue;
       out.push_back({held.key, put ? c : source_of(a.pick.channels, a.pick_to.channels, c), 1, *one, at});
       at += one->width;
@@ -80,7 +80,7 @@ std::vector<Stored> Recorder::stored(const Action& a) {
 
 std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& action, std::int64_t& bits, bool& part) {
   const auto end_of = [](const std::vector<Stored>& codes) {
-    return codes.empty() ? 0 : codes.back().at + codes.back().spot.width;
+    return codes.empty() ? 0 : codes.back().at + codes.back().bits_at.width;
   };
   std::vector<Stored> own = stored(action);
   bits = end_of(own), part = false;
@@ -97,10 +97,10 @@ std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& a
     if (found == places.end()) return own;
     const auto in = std::find_if(found->second.begin(), found->second.end(), [&](const Stored* w) {
       return codes.channel >= w->channel && codes.channel + codes.count <= w->channel + w->count &&
-             codes.spot.width * w->count == w->spot.width * codes.count;
+             codes.bits_at.width * w->count == w->bits_at.width * codes.count;
     });
     if (in == found->second.end()) return own;
-    codes.at = (*in)->at + (codes.channel - (*in)->channel) * (codes.spot.width / codes.count);
+    codes.at = (*in)->at + (codes.channel - (*in)->channel) * (codes.bits_at.width / codes.count);
   }
   bits = end_of(whole), part = true;
   return placed;
@@ -124,9 +124,9 @@ void Recorder::put(const Play& play) {
   std::vector<Run> runs;
   std::int64_t moved = 0;
   for (const Stored& c : codes) {
-    add_bits(runs, c.spot, {blob.backing, c.at, c.spot.width}, false);
-    if (part) blob.parts.emplace_back(c.at, c.at + c.spot.width);
-    moved += c.spot.width;
+    add_bits(runs, c.bits_at, {blob.buffer, c.at, c.bits_at.width}, false);
+    if (part) blob.parts.emplace_back(c.at, c.at + c.bits_at.width);
+    moved += c.bits_at.width;
   }
   if (stopped_by(play, post(runs, a.splits), true)) return;
   event(play, {{"bytes_moved", (moved + 7) / 8}});
@@ -153,15 +153,15 @@ void Recorder::get(const Play& play) {
     return after != blob.parts.begin() && std::prev(after)->second >= end;
   };
   for (const Stored& c : stored_in(play.step, a, bits, part)) {
-    if (has(c.at, c.at + c.spot.width)) {
-      add_bits(runs, {blob.backing, c.at, c.spot.width}, c.spot, false);
-      moved += c.spot.width;
+    if (has(c.at, c.at + c.bits_at.width)) {
+      add_bits(runs, {blob.buffer, c.at, c.bits_at.width}, c.bits_at, false);
+      moved += c.bits_at.width;
       continue;
     }
-    const auto width = static_cast<int>(c.spot.width / c.count);
+    const auto width = static_cast<int>(c.bits_at.width / c.count);
     for (std::int64_t i = 0; i < c.count; ++i) {
       if (!has(c.at + i * width, c.at + (i + 1) * width)) continue;
-      add_bits(runs, {blob.backing, c.at + i * width, width}, {c.spot.backing, c.spot.bit + i * width, width}, false);
+      add_bits(runs, {blob.buffer, c.at + i * width, width}, {c.bits_at.buffer, c.bits_at.bit + i * width, width}, false);
       moved += width;
     }
   }

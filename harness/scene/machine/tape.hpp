@@ -11,7 +11,7 @@
 
 #include "layout/dtype.hpp"
 #include "layout/layout.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 #include "scene/bytes.hpp"
 #include "scene/ending.hpp"
 #include "scene/machine/sequence.hpp"
@@ -21,7 +21,7 @@ namespace kvcts::scenario {
 struct Op {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
   Kind kind{Kind::copy};
-  int src_backing{-1}, dst_backing{-1};
+  int src_buffer{-1}, dst_buffer{-1};
   std::int64_t src{0}, dst{0};  ///< bytes; nibble: bits; pattern: src 1, 2 = only the low, the high half of one byte
   std::int64_t n{0};            ///< bytes
   std::size_t extra{0};         ///< index into rows, patterns, decodes, checks
@@ -36,14 +36,14 @@ struct RowOp {
   std::uint32_t generation{1};
   std::int64_t kv{0}, layer{0}, token{0}, head{0};
   std::int64_t first{0}, count{0};
-  int backing{-1};
+  int buffer{-1};
   std::int64_t bit{0}, stride{0};  ///< of the first code; 4-bit: before the nibble order is applied
 };
 
 /// One code to an fp32 number.
 struct DecodeOp {
   struct Code {
-    int backing{-1};  ///< -1: none
+    int buffer{-1};  ///< -1: none
     std::int64_t bit{0};
     layout::Dtype dtype{};
   };
@@ -52,8 +52,8 @@ struct DecodeOp {
 };
 
 struct Tape {
-  std::vector<Backing> backings;  ///< the arena's, then those that the sequence adds: captures and stored objects
-  std::size_t own{0};             ///< how many are the arena's
+  std::vector<Buffer> buffers;  ///< the address space's, then those that the sequence adds: captures and stored objects
+  std::size_t own{0};           ///< how many are the address space's
   std::vector<Op> ops;
   std::vector<RowOp> rows;
   std::vector<std::vector<std::uint8_t>> patterns;  ///< empty = poison
@@ -66,8 +66,8 @@ struct Tape {
 class Locators;
 
 /// Never fails on what a sequence requests: an impossible action becomes an event, or an ending.
-Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence);
-Tape record(const Scenario& scenario, const Arena& arena, const Sequence& sequence, Locators& locators);
+Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence);
+Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators);
 
 /// Performs copies instead of play(), in any order or all at once: none writes what another reads or writes.
 using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;

@@ -34,12 +34,12 @@ namespace {
 void join(std::vector<Run>& runs, std::size_t begin) {
   const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
   std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) {
-    return std::tuple(a.src_backing, a.dst_backing, a.dst) < std::tuple(b.src_backing, b.dst_backing, b.dst);
+    return std::tuple(a.src_buffer, a.dst_buffer, a.dst) < std::tuple(b.src_buffer, b.dst_buffer, b.dst);
   });
   std::vector<Run> joined;
   for (auto run = first; run != runs.end(); ++run) {
-    const bool follows = !joined.empty() && joined.back().src_backing == run->src_backing &&
-                         joined.back().dst_backing == run->dst_backing && joined.back().src + joined.back().n == run->src &&
+    const bool follows = !joined.empty() && joined.back().src_buffer == run->src_buffer &&
+                         joined.back().dst_buffer == run->dst_buffer && joined.back().src + joined.back().n == run->src &&
                          joined.back().dst + joined.back().n == run->dst;
     if (follows)
       joined.back().n += run->n;
@@ -52,17 +52,17 @@ void join(std::vector<Run>& runs, std::size_t begin) {
 
 }  // namespace
 
-void Recorder::add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const {
+void Recorder::add_bits(std::vector<Run>& runs, const BitRange& from, const BitRange& to, bool new_block) const {
   const std::int64_t n = std::min(from.width, to.width);
   if (!new_block && !runs.empty()) {
     Run& last = runs.back();
-    if (last.src_backing == from.backing && last.dst_backing == to.backing && last.src + last.n == from.bit &&
+    if (last.src_buffer == from.buffer && last.dst_buffer == to.buffer && last.src + last.n == from.bit &&
         last.dst + last.n == to.bit) {
       last.n += n;
       return;
     }
   }
-  runs.push_back({from.backing, to.backing, from.bit, to.bit, n});
+  runs.push_back({from.buffer, to.buffer, from.bit, to.bit, n});
 }
 
 std::vector<Run> Recorder::runs_of_move(const Action& action) {
@@ -107,13 +107,13 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         if (wanted.channels && std::find(wanted.channels->begin(), wanted.channels->end(), c) == wanted.channels->end())
           continue;
-        const auto to_spot = spot(row, c);
-        if (!to_spot) continue;
+        const auto to_bits = bits_at(row, c);
+        if (!to_bits) continue;
         const std::int64_t from_channel = source_of(action.pick.channels, action.pick_to.channels, c);
         for (const Row& source : found) {
-          const auto from_spot = spot(source, from_channel);
-          if (!from_spot) continue;
-          add_bits(runs, *from_spot, *to_spot, new_block);
+          const auto from_bits = bits_at(source, from_channel);
+          if (!from_bits) continue;
+          add_bits(runs, *from_bits, *to_bits, new_block);
           new_block = false;
           break;
         }
@@ -124,8 +124,8 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
   return runs;
 }
 
-bool Recorder::inside(int backing, std::int64_t offset, std::int64_t bytes) const {
-  const Backing& b = tape_.backings[static_cast<std::size_t>(backing)];
+bool Recorder::inside(int buffer, std::int64_t offset, std::int64_t bytes) const {
+  const Buffer& b = tape_.buffers[static_cast<std::size_t>(buffer)];
   return offset >= -b.guard_below && offset + bytes <= b.bytes + b.guard_above;
 }
 
@@ -137,28 +137,28 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
       Run piece = rest;
       bool good = true;
       // Each end may shorten the piece; the loop handles the rest.
-      const auto bound = [&](int backing, std::int64_t& bit, bool write) {
-        if (!good || backing < 0 || static_cast<std::size_t>(backing) >= tape_.own) return;
+      const auto bound = [&](int buffer, std::int64_t& bit, bool write) {
+        if (!good || buffer < 0 || static_cast<std::size_t>(buffer) >= tape_.own) return;
         const std::int64_t offset = floor_div(bit, 8);
         std::int64_t bytes = ceil_div(bit + piece.n, 8) - offset;
-        for (const std::int64_t edge : tape_.backings[static_cast<std::size_t>(backing)].boundaries) {
+        for (const std::int64_t edge : tape_.buffers[static_cast<std::size_t>(buffer)].boundaries) {
           if (offset >= edge || offset + bytes <= edge) continue;
           if (!splits) {
-            against.push_back({"straddles a mapping", backing, offset, bytes, write});
+            against.push_back({"straddles a mapping", buffer, offset, bytes, write});
             good = false;
             return;
           }
           bytes = edge - offset;
           piece.n = edge * 8 - bit;
         }
-        if (needs_registration_.contains(backing)) {
+        if (needs_registration_.contains(buffer)) {
           static const std::vector<Range> none;
-          const auto known = now_.registered.find(backing);
+          const auto known = now_.registered.find(buffer);
           const auto& ranges = known == now_.registered.end() ? none : known->second;
           const auto holds = std::find_if(ranges.begin(), ranges.end(),
                                           [&](const Range& r) { return offset >= r.begin && offset < r.end; });
           if (holds == ranges.end()) {
-            against.push_back({"not registered", backing, offset, bytes, write});
+            against.push_back({"not registered", buffer, offset, bytes, write});
             good = false;
             return;
           }
@@ -166,7 +166,7 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
             const bool next = std::any_of(ranges.begin(), ranges.end(),
                                           [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
             if (!next || !splits) {
-              against.push_back({next ? "straddles a registration" : "not registered", backing, next ? offset : holds->end,
+              against.push_back({next ? "straddles a registration" : "not registered", buffer, next ? offset : holds->end,
                                  next ? bytes : offset + bytes - holds->end, write});
               good = false;
               return;
@@ -176,13 +176,13 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
           }
           bit += (holds->maps - holds->begin) * 8;
         }
-        if (!inside(backing, floor_div(bit, 8), bytes)) {
-          against.push_back({"outside", backing, floor_div(bit, 8), bytes, write});
+        if (!inside(buffer, floor_div(bit, 8), bytes)) {
+          against.push_back({"outside", buffer, floor_div(bit, 8), bytes, write});
           good = false;
         }
       };
-      bound(piece.src_backing, piece.src, false);
-      bound(piece.dst_backing, piece.dst, true);
+      bound(piece.src_buffer, piece.src, false);
+      bound(piece.dst_buffer, piece.dst, true);
       if (good) posted.push_back(piece);
       rest.src += piece.n, rest.dst += piece.n, rest.n -= piece.n;
     }
@@ -192,16 +192,16 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
 }
 
 void Recorder::emit_at_once(std::vector<Run> runs) {
-  std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (backing, begin) -> end, in bits, may overlap
+  std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (buffer, begin) -> end, in bits, may overlap
   std::int64_t longest = 0;
   for (const Run& run : runs) {
-    auto& end = written[{run.dst_backing, run.dst}];
+    auto& end = written[{run.dst_buffer, run.dst}];
     end = std::max(end, run.dst + run.n);
     longest = std::max(longest, run.n);
   }
   const bool clash = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
-    for (auto w = written.lower_bound({run.src_backing, run.src - longest}); w != written.end(); ++w) {
-      if (w->first.first != run.src_backing || w->first.second >= run.src + run.n) return false;
+    for (auto w = written.lower_bound({run.src_buffer, run.src - longest}); w != written.end(); ++w) {
+      if (w->first.first != run.src_buffer || w->first.second >= run.src + run.n) return false;
       if (w->second > run.src) return true;
     }
     return false;
@@ -213,11 +213,11 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       // As far into its byte as before, so whole bytes stay whole.
       at += runs[i].src - floor_div(runs[i].src, 8) * 8;
-      in[i].dst_backing = runs[i].src_backing = buffer;
+      in[i].dst_buffer = runs[i].src_buffer = buffer;
       in[i].dst = runs[i].src = at;
       at = ceil_div(at + runs[i].n, 8) * 8;
     }
-    tape_.backings[static_cast<std::size_t>(buffer)].bytes = at / 8;
+    tape_.buffers[static_cast<std::size_t>(buffer)].bytes = at / 8;
     emit(in);
   }
   emit(runs);
@@ -226,11 +226,11 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
 void Recorder::emit(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (run.src % 8 == 0 && run.dst % 8 == 0 && run.n % 8 == 0) {
-      tape_.ops.push_back({Op::Kind::copy, run.src_backing, run.dst_backing, run.src / 8, run.dst / 8, run.n / 8, 0});
+      tape_.ops.push_back({Op::Kind::copy, run.src_buffer, run.dst_buffer, run.src / 8, run.dst / 8, run.n / 8, 0});
       continue;
     }
     for (std::int64_t i = 0; i < run.n; i += 4) {
-      tape_.ops.push_back({Op::Kind::nibble, run.src_backing, run.dst_backing, run.src + i, run.dst + i, 0, 0});
+      tape_.ops.push_back({Op::Kind::nibble, run.src_buffer, run.dst_buffer, run.src + i, run.dst + i, 0, 0});
     }
   }
 }

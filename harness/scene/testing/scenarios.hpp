@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layout/template.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 #include "scene/truth/truth.hpp"
 
 namespace kvcts::scenario::testing {
@@ -77,11 +77,11 @@ inline void add(Scenario& scenario, Action action) {
 
 /// A painted scenario, and its bytes.
 struct Painted {
-  explicit Painted(const Scenario& s) : scenario(s), arena(scenario), truth(paint(scenario, arena, names)) {}
+  explicit Painted(const Scenario& s) : scenario(s), space(scenario), truth(paint(scenario, space, names)) {}
   Painted(const Painted&) = delete;
 
-  int backing(const std::string& name) const {
-    for (const Backing& b : arena.backings()) {
+  int buffer(const std::string& name) const {
+    for (const Buffer& b : space.buffers()) {
       if (b.name == name || (b.memory == name)) return b.ordinal;
     }
     throw std::runtime_error("no backing " + name);
@@ -89,33 +89,33 @@ struct Painted {
   /// With guards. `check`: -1 = the last.
   std::vector<std::uint8_t> bytes(int ordinal, int pass, int check = -1) const {
     const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
-    const Backing& b = arena.backings().at(static_cast<std::size_t>(ordinal));
+    const Buffer& b = space.buffers().at(static_cast<std::size_t>(ordinal));
     std::vector<std::uint8_t> out(static_cast<std::size_t>(b.guard_below + b.bytes + b.guard_above));
-    Rendering rendering(names, arena.backings(), seed, pass);
+    Rendering rendering(names, space.buffers(), seed, pass);
     render(at.images.at(static_cast<std::size_t>(ordinal)), b, rendering, -b.guard_below, out);
     return out;
   }
   std::vector<std::uint8_t> bytes(const std::string& name, int pass = 0, int check = -1) const {
-    return bytes(backing(name), pass, check);
+    return bytes(buffer(name), pass, check);
   }
   /// Without guards.
   std::vector<std::uint8_t> inside(const std::string& name, int pass = 0, int check = -1) const {
-    const Backing& b = arena.backings().at(static_cast<std::size_t>(backing(name)));
+    const Buffer& b = space.buffers().at(static_cast<std::size_t>(buffer(name)));
     auto all = bytes(name, pass, check);
     return {all.begin() + b.guard_below, all.begin() + b.guard_below + b.bytes};
   }
   std::string words_at(const std::string& name, std::int64_t offset, int check = -1) {
     const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
-    const int ordinal = backing(name);
+    const int ordinal = buffer(name);
     Id id = at.images.at(static_cast<std::size_t>(ordinal)).at(offset);
-    if (id == hole) id = fresh_id(arena.backings()[static_cast<std::size_t>(ordinal)], offset, names);
-    return words(id, names, arena.backings());
+    if (id == hole) id = fresh_id(space.buffers()[static_cast<std::size_t>(ordinal)], offset, names);
+    return words(id, names, space.buffers());
   }
 
   static constexpr std::uint64_t seed = 7;
   Scenario scenario;
   Names names;
-  Arena arena;
+  AddressSpace space;
   Truth truth;
 };
 

@@ -1,4 +1,4 @@
-// Bytes of one backing as ranges.
+// Bytes of one buffer as ranges.
 #pragma once
 
 #include <algorithm>

@@ -17,24 +17,24 @@ namespace {
 
 class CatalogueCases : public ::testing::TestWithParam<std::string> {};
 
-bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
-  const auto any = check.any.find(backing);
+bool matters(const Checkpoint& check, int buffer, std::int64_t offset) {
+  const auto any = check.any.find(buffer);
   return any == check.any.end() || !holds_byte(any->second, offset);
 }
 
 void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
   const Painted painted(scenario);
-  const Tape tape = record(scenario, painted.arena, intended_sequence(scenario));
+  const Tape tape = record(scenario, painted.space, intended_sequence(scenario));
   EXPECT_EQ(tape.ending.kind, painted.truth.ending.kind) << tape.ending.text;
   EXPECT_EQ(tape.ending.step, painted.truth.ending.step);
   ASSERT_EQ(tape.checks.size(), painted.truth.checks.size());
   for (int pass : {0, 1}) {
-    Bytes bytes(tape.backings, Painted::seed, pass);
+    Bytes bytes(tape.buffers, Painted::seed, pass);
     play(tape, bytes, Painted::seed, pass, [&](std::size_t index) {
       const Checkpoint& check = painted.truth.checks.at(index);
       EXPECT_EQ(tape.checks[index], check.step);
-      Rendering rendering(painted.names, painted.arena.backings(), Painted::seed, pass);
-      for (const Backing& b : painted.arena.backings()) {
+      Rendering rendering(painted.names, painted.space.buffers(), Painted::seed, pass);
+      for (const Buffer& b : painted.space.buffers()) {
         const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];
         const auto compare = [&](std::int64_t begin, std::int64_t end) {
           std::vector<std::uint8_t> must(static_cast<std::size_t>(end - begin)), found(must.size());

@@ -13,7 +13,7 @@ void Painter::registration() {
     throw std::runtime_error("a registration that begins elsewhere cannot be meant; say 'maps' under 'actually'");
   }
   for (const Span& span : spans(a.memory, a.to_offset, a.bytes, 1, 0)) {
-    auto& ranges = ranges_[span.backing];
+    auto& ranges = ranges_[span.buffer];
     if (a.op == Operation::register_range) {
       ranges.push_back({span.begin, span.begin + span.bytes});
     } else {
@@ -22,18 +22,18 @@ void Painter::registration() {
                                  " on: expected one that begins there, found none");
       }
     }
-    event({{"memory", a.memory}, {"backing", span.backing}, {"begin", span.begin}, {"bytes", span.bytes}});
+    event({{"memory", a.memory}, {"backing", span.buffer}, {"begin", span.begin}, {"bytes", span.bytes}});
   }
 }
 
-std::optional<Painter::Access> Painter::against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const {
+std::optional<Painter::Access> Painter::against(int buffer, std::int64_t offset, std::int64_t bytes, bool write) const {
   const bool splits = action_->splits;
-  for (const std::int64_t edge : arena_.backings()[static_cast<std::size_t>(backing)].boundaries) {
+  for (const std::int64_t edge : space_.buffers()[static_cast<std::size_t>(buffer)].boundaries) {
     if (!splits && offset < edge && offset + bytes > edge)
-      return Access{"straddles a mapping", backing, offset, bytes, write};
+      return Access{"straddles a mapping", buffer, offset, bytes, write};
   }
-  if (!registered_only_.contains(backing)) return std::nullopt;
-  const auto known = ranges_.find(backing);
+  if (!registered_only_.contains(buffer)) return std::nullopt;
+  const auto known = ranges_.find(buffer);
   std::int64_t at = offset;
   bool first = true;
   while (at < offset + bytes) {
@@ -43,8 +43,8 @@ std::optional<Painter::Access> Painter::against(int backing, std::int64_t offset
         if (r.begin <= at && r.end > at) reach = std::max(reach, r.end);
       }
     }
-    if (reach == at) return Access{"not registered", backing, at, offset + bytes - at, write};
-    if (!first && !splits) return Access{"straddles a registration", backing, offset, bytes, write};
+    if (reach == at) return Access{"not registered", buffer, at, offset + bytes - at, write};
+    if (!first && !splits) return Access{"straddles a registration", buffer, offset, bytes, write};
     at = reach;
     first = false;
   }
@@ -55,7 +55,7 @@ bool Painter::stopped(const std::vector<Access>& accesses) {
   if (accesses.empty()) return false;
   const Access& first = accesses.front();
   event({{"violation", first.what},
-         {"backing", first.backing},
+         {"backing", first.buffer},
          {"offset", first.offset},
          {"bytes", first.bytes},
          {"write", first.write},
@@ -67,8 +67,8 @@ void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({ste
 
 std::map<int, ByteRanges> Painter::what_may_be_any() const {
   std::map<int, ByteRanges> out = any_;
-  for (const auto& [backing, bytes] : unused_)
-    for (const auto& [begin, end] : bytes) add_range(out[backing], begin, end);
+  for (const auto& [buffer, bytes] : unused_)
+    for (const auto& [begin, end] : bytes) add_range(out[buffer], begin, end);
   return out;
 }
 
@@ -86,29 +86,29 @@ void Painter::check() {
       if (declared == scenario_.memories.end()) throw std::runtime_error("there is no memory '" + memory + "'");
       views.push_back(declared->second.view);
       views.back().of = memory;
-      views.back().offset = 0;  // the arena has it
+      views.back().offset = 0;  // the address space has it
     }
     for (const Stop& stop : stops(views, a.to_blocks, a.pick))
-      add_range(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
+      add_range(named[stop.buffer], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
   } else if (a.bytes > 0 || a.to_offset > 0) {
     for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
-      add_range(named[span.backing], span.begin, span.begin + span.bytes);
+      add_range(named[span.buffer], span.begin, span.begin + span.bytes);
     }
   } else {
     all = true;
-    for (const Backing& b : arena_.backings()) {
+    for (const Buffer& b : space_.buffers()) {
       // The guards always matter.
       if (a.memory.empty() || b.memory == a.memory) add_range(named[b.ordinal], 0, b.bytes);
     }
     if (named.empty()) {
       for (const Span& span : spans(a.memory, 0, 0, 1, 0))
-        add_range(named[span.backing], span.begin, span.begin + span.bytes);
+        add_range(named[span.buffer], span.begin, span.begin + span.bytes);
     }
   }
 
   if (a.is == "any") {
-    for (const auto& [backing, spans] : named) {
-      for (const auto& [begin, end] : spans) add_range(any_[backing], begin, end);
+    for (const auto& [buffer, spans] : named) {
+      for (const auto& [begin, end] : spans) add_range(any_[buffer], begin, end);
     }
     checkpoint(step_->name);
     truth_.checks.back().memory = a.memory;
@@ -116,8 +116,8 @@ void Painter::check() {
   }
   Checkpoint here{step_->name, images_, what_may_be_any(), a.memory};
   if (a.is == "unchanged") {
-    for (const auto& [backing, spans] : named) {
-      const auto b = static_cast<std::size_t>(backing);
+    for (const auto& [buffer, spans] : named) {
+      const auto b = static_cast<std::size_t>(buffer);
       const Image before = truth_.checks.empty() ? Image{} : truth_.checks.back().images[b];
       // Bytes in pages that neither image has are untouched in both.
       std::set<std::int64_t> pages;
@@ -135,7 +135,7 @@ void Painter::check() {
   }
   if (!all) {
     // Only the named bytes are compared here.
-    for (const Backing& b : arena_.backings()) {
+    for (const Buffer& b : space_.buffers()) {
       std::int64_t from = -b.guard_below;
       auto& any = here.any[b.ordinal];
       for (const auto& [begin, end] : named[b.ordinal]) {

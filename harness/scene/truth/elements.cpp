@@ -132,8 +132,8 @@ bool Painter::place(const std::vector<Placed>& codes) {
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const Placed& p = codes[i];
     for (const auto& access :
-         {p.code.backing < 0 ? std::nullopt : against(p.code.backing, p.code.offset, bytes(p.code), false),
-          p.backing < 0 ? std::nullopt : against(p.backing, p.bit / 8, bytes(p.code), true)}) {
+         {p.code.buffer < 0 ? std::nullopt : against(p.code.buffer, p.code.offset, bytes(p.code), false),
+          p.buffer < 0 ? std::nullopt : against(p.buffer, p.bit / 8, bytes(p.code), true)}) {
       if (!access) continue;
       accesses.push_back(*access);
       good[i] = false;
@@ -141,7 +141,7 @@ bool Painter::place(const std::vector<Placed>& codes) {
   }
   if (stopped(accesses)) return false;
   for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (good[i] && codes[i].backing >= 0) put_code(codes[i].backing, codes[i].bit, codes[i].code);
+    if (good[i] && codes[i].buffer >= 0) put_code(codes[i].buffer, codes[i].bit, codes[i].code);
   }
   return true;
 }
@@ -174,7 +174,7 @@ void Painter::move() {
       fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width,
                        to.width, words(at)));
     }
-    codes.push_back({to.backing, to.bit, *code});
+    codes.push_back({to.buffer, to.bit, *code});
     bits += to.width;
   }
   const bool moved = place(codes);
@@ -213,7 +213,7 @@ void Painter::free_unused_slots() {
     if (stops.empty()) continue;
     std::map<int, std::map<std::int64_t, int>> bits;  // byte -> bits in unused slots
     for (const Stop& stop : stops)
-      for (int i = 0; i < stop.bytes(); ++i) bits[stop.backing][stop.byte() + i] += std::min(stop.width, 8);
+      for (int i = 0; i < stop.bytes(); ++i) bits[stop.buffer][stop.byte() + i] += std::min(stop.width, 8);
     // Other requests may have tokens there: a shared prefix, with more of the block used.
     const Walk& at = walk(view);
     for (const auto& [name, other] : requests_) {
@@ -226,13 +226,13 @@ void Painter::free_unused_slots() {
         used.blocks.push_back({table->second.ids[i], other.first_token + position * at.block_size()});
       }
       at.each(used, [&](const Stop& stop) {
-        if (const auto known = bits.find(stop.backing); known != bits.end())
+        if (const auto known = bits.find(stop.buffer); known != bits.end())
           for (int i = 0; i < stop.bytes(); ++i) known->second.erase(stop.byte() + i);
       });
     }
-    for (const auto& [backing, bytes] : bits)
+    for (const auto& [buffer, bytes] : bits)
       for (const auto& [offset, count] : bytes)
-        if (count >= 8) add_range(unused_[backing], offset, offset + 1);
+        if (count >= 8) add_range(unused_[buffer], offset, offset + 1);
   }
 }
 
@@ -247,8 +247,8 @@ void Painter::copy() {
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) fail(fmt::format("copies {} bytes to {}; say how many", from[i].bytes, to[i].bytes));
     keep_inside(from[i], to[i]);
-    for (const auto& access : {against(from[i].backing, from[i].begin, from[i].bytes, false),
-                               against(to[i].backing, to[i].begin, to[i].bytes, true)}) {
+    for (const auto& access : {against(from[i].buffer, from[i].begin, from[i].bytes, false),
+                               against(to[i].buffer, to[i].begin, to[i].bytes, true)}) {
       if (!access) continue;
       accesses.push_back(*access);
       good[i] = false;
@@ -265,7 +265,7 @@ void Painter::copy() {
 void Painter::keep_inside(Span& from, Span& to) {
   std::int64_t below = 0, above = 0;
   for (const Span* end : {&from, &to}) {
-    const Backing& b = arena_.backings()[static_cast<std::size_t>(end->backing)];
+    const Buffer& b = space_.buffers()[static_cast<std::size_t>(end->buffer)];
     below = std::max(below, -end->begin), above = std::max(above, end->begin + end->bytes - b.bytes);
     if (end->begin >= 0 && end->begin + end->bytes <= b.bytes) continue;
     event({{"leaves", fmt::format("bytes {} to {} are outside of '{}', which has {}", end->begin,
@@ -280,15 +280,15 @@ void Painter::keep_inside(Span& from, Span& to) {
 void Painter::copy_span(const Span& from, const Span& to) {
   std::vector<Id> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
-  for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.backing, from.begin + i));
-  const auto unused = unused_.find(from.backing);
+  for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.buffer, from.begin + i));
+  const auto unused = unused_.find(from.buffer);
   std::vector<bool> free(ids.size());
   for (std::size_t i = 0; i < ids.size() && unused != unused_.end(); ++i)
     free[i] = holds_byte(unused->second, from.begin + static_cast<std::int64_t>(i));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t at = to.begin + static_cast<std::int64_t>(i);
-    put(to.backing, at, ids[i]);
-    if (free[i]) add_range(unused_[to.backing], at, at + 1);
+    put(to.buffer, at, ids[i]);
+    if (free[i]) add_range(unused_[to.buffer], at, at + 1);
   }
 }
 
@@ -373,7 +373,7 @@ void Painter::read() {
   if (a.decode) parts_ = "all";
   const std::int64_t first_token = request().first_token;
   const OutputShape shape = output_shape(a, {first_token, request().tokens});
-  const int out = arena_.output(a.output);
+  const int out = space_.output(a.output);
   if (out < 0) fail("there is no output '" + a.output + "'");
   const auto all = stops(a.from, a.from_blocks, a.pick, a.decode);
   const Elements from = gather(all);
@@ -476,8 +476,8 @@ void Painter::get() {
                        words(coordinate_of(to[i]))));
     }
     Code code = object[next - 1];
-    code.backing = -1;
-    codes.push_back({to[i].backing, to[i].bit, code});
+    code.buffer = -1;
+    codes.push_back({to[i].buffer, to[i].bit, code});
   }
   if (next != object.size()) fail(fmt::format("the object holds {} codes, but {} are requested", object.size(), next));
   if (place(codes)) free_unused_slots();

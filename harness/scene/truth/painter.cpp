@@ -52,10 +52,12 @@ bool has_all(const json& fields, const json& wanted) {
 
 }  // namespace
 
-Truth paint(const Scenario& scenario, const Arena& arena, Names& names) { return Painter(scenario, arena, names).paint(); }
+Truth paint(const Scenario& scenario, const AddressSpace& space, Names& names) {
+  return Painter(scenario, space, names).paint();
+}
 
-Painter::Painter(const Scenario& scenario, const Arena& arena, Names& names)
-    : scenario_(scenario), arena_(arena), names_(names), images_(arena.backings().size()) {
+Painter::Painter(const Scenario& scenario, const AddressSpace& space, Names& names)
+    : scenario_(scenario), space_(space), names_(names), images_(space.buffers().size()) {
   for (const auto& [name, request] : scenario.requests) {
     RequestNow now{request.tokens, request.first_token, request.generation, {}};
     for (const auto& [memory, ids] : request.blocks) now.tables[memory].ids = ids;
@@ -68,8 +70,8 @@ Painter::Painter(const Scenario& scenario, const Arena& arena, Names& names)
   for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
     const std::string memory = step.intended.memory.substr(0, step.intended.memory.find('/'));
-    for (const Backing& backing : arena.backings()) {
-      if (backing.memory == memory) registered_only_.insert(backing.ordinal);
+    for (const Buffer& buffer : space.buffers()) {
+      if (buffer.memory == memory) registered_only_.insert(buffer.ordinal);
     }
   }
 }
@@ -221,7 +223,7 @@ const Walk& Painter::walk(const View& view) {
       fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
                   view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
   auto& slot = walks_[key];
-  if (!slot) slot = std::make_unique<Walk>(view, arena_);
+  if (!slot) slot = std::make_unique<Walk>(view, space_);
   return *slot;
 }
 
@@ -310,15 +312,15 @@ std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::opti
     at.each(take, [&](const Stop& stop) {
       if (stop.width >= 8 && stop.bit % 8 != 0)
         fail("a code of " + std::to_string(stop.width) + " bits lies across bytes of '" + view.of + "'");
-      expect_inside(stop.backing, stop.byte(), stop.bytes());
+      expect_inside(stop.buffer, stop.byte(), stop.bytes());
       out.push_back(stop);
     });
   }
   return out;
 }
 
-void Painter::expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const {
-  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+void Painter::expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const {
+  const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   if (offset >= 0 && offset + bytes <= b.bytes) return;
   fail(fmt::format("bytes {} to {} are outside of '{}', which has {}", offset, offset + bytes - 1, b.name, b.bytes));
 }
@@ -327,40 +329,39 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
                                           std::int64_t count, std::int64_t step) const {
   std::vector<Span> out;
   if (bytes == 0 && name.find('/') == std::string::npos) {
-    for (const Backing& b : arena_.backings()) {
+    for (const Buffer& b : space_.buffers()) {
       if (b.memory == name) out.push_back({b.ordinal, offset, b.bytes - offset});
     }
     if (!out.empty()) return out;
   }
-  const Place place = arena_.place(name);
+  const BufferAddress place = space_.place(name);
   if (bytes == 0) {
     // Only as far as the name determines the place.
-    const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
+    const Buffer& b = space_.buffers()[static_cast<std::size_t>(place.buffer)];
     std::int64_t end = place.offset + offset, inside = 0;
-    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name)
-      end = arena_.name_end({place.backing, end});
-    return {{place.backing, place.offset + offset, end - place.offset - offset}};
+    while (end < b.bytes && space_.name_of({place.buffer, end}, inside) == name) end = space_.name_end({place.buffer, end});
+    return {{place.buffer, place.offset + offset, end - place.offset - offset}};
   }
-  for (std::int64_t i = 0; i < count; ++i) out.push_back({place.backing, place.offset + offset + i * step, bytes});
+  for (std::int64_t i = 0; i < count; ++i) out.push_back({place.buffer, place.offset + offset + i * step, bytes});
   return out;
 }
 
 // ---- codes and bytes -----------------------------------------------------------------------------------------------
 
-Id Painter::id_at(int backing, std::int64_t offset) {
-  const Id id = images_[static_cast<std::size_t>(backing)].at(offset);
-  return id != hole ? id : fresh_id(arena_.backings()[static_cast<std::size_t>(backing)], offset, names_);
+Id Painter::id_at(int buffer, std::int64_t offset) {
+  const Id id = images_[static_cast<std::size_t>(buffer)].at(offset);
+  return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
 Code Painter::code_at(const Stop& stop) {
-  Code code{.width = stop.width, .dtype = stop.dtype, .backing = stop.backing, .offset = stop.bit / 8};
+  Code code{.width = stop.width, .dtype = stop.dtype, .buffer = stop.buffer, .offset = stop.bit / 8};
   if (stop.width == 4) {
-    const Nibble half = names_.nibble(id_at(stop.backing, stop.bit / 8), stop.bit % 8 != 0);
+    const Nibble half = names_.nibble(id_at(stop.buffer, stop.bit / 8), stop.bit % 8 != 0);
     code.bytes[0] = half.byte;
     code.high = half.high;
     return code;
   }
-  for (int i = 0; i < stop.width / 8; ++i) code.bytes[static_cast<std::size_t>(i)] = id_at(stop.backing, stop.bit / 8 + i);
+  for (int i = 0; i < stop.width / 8; ++i) code.bytes[static_cast<std::size_t>(i)] = id_at(stop.buffer, stop.bit / 8 + i);
   return code;
 }
 
@@ -387,25 +388,25 @@ Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
   return code;
 }
 
-void Painter::put(int backing, std::int64_t offset, Id id) {
-  images_[static_cast<std::size_t>(backing)].set(offset, id);
-  if (const auto unused = unused_.find(backing); unused != unused_.end()) remove_byte(unused->second, offset);
+void Painter::put(int buffer, std::int64_t offset, Id id) {
+  images_[static_cast<std::size_t>(buffer)].set(offset, id);
+  if (const auto unused = unused_.find(buffer); unused != unused_.end()) remove_byte(unused->second, offset);
 }
 
-void Painter::put_code(int backing, std::int64_t bit, const Code& code) {
+void Painter::put_code(int buffer, std::int64_t bit, const Code& code) {
   if (code.width == 4) {
     const bool high = bit % 8 != 0;
-    const Nibble other = names_.nibble(id_at(backing, bit / 8), !high), half{code.bytes[0], code.high};
-    put(backing, bit / 8, high ? names_.join(other, half) : names_.join(half, other));
+    const Nibble other = names_.nibble(id_at(buffer, bit / 8), !high), half{code.bytes[0], code.high};
+    put(buffer, bit / 8, high ? names_.join(other, half) : names_.join(half, other));
     return;
   }
-  for (int i = 0; i < code.width / 8; ++i) put(backing, bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < code.width / 8; ++i) put(buffer, bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
 }
 
 void Painter::write() {
   const std::uint32_t generation = action_->generation.value_or(request().generation);
   for (const Stop& stop : stops(action_->to, action_->to_blocks, action_->pick))
-    put_code(stop.backing, stop.bit, content_of(stop, generation));
+    put_code(stop.buffer, stop.bit, content_of(stop, generation));
   event({{"generation", generation}});
 }
 
@@ -416,16 +417,16 @@ void Painter::fill() {
                                             : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{}
                                                                                      : bytes_of(a.value);
   const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Who::Kind::constant, .byte = byte}); };
-  const auto name_of = [&](int backing, std::int64_t offset, std::size_t index) {
+  const auto name_of = [&](int buffer, std::int64_t offset, std::size_t index) {
     if (!pattern.empty()) return constant(pattern[index % pattern.size()]);
-    return names_.intern({.kind = Who::Kind::poison, .backing = backing, .offset = offset});
+    return names_.intern({.kind = Who::Kind::poison, .buffer = buffer, .offset = offset});
   };
   if (a.request.empty() && !a.to_blocks) {
     for (const View& view : a.to) {
       for (const Span& span : spans(view.of, a.to_offset, a.bytes, a.count, a.to_step)) {
-        expect_inside(span.backing, span.begin, span.bytes);
+        expect_inside(span.buffer, span.begin, span.bytes);
         for (std::int64_t i = 0; i < span.bytes; ++i) {
-          put(span.backing, span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
+          put(span.buffer, span.begin + i, name_of(span.buffer, span.begin + i, static_cast<std::size_t>(i)));
         }
       }
     }
@@ -436,12 +437,12 @@ void Painter::fill() {
     const std::int64_t at = (stop.channel - first_channel) * stop.width;
     if (stop.width == 4) {
       const bool high = stop.bit % 8 != 0;
-      const Nibble half = names_.nibble(name_of(stop.backing, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
-      put_code(stop.backing, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
+      const Nibble half = names_.nibble(name_of(stop.buffer, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
+      put_code(stop.buffer, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
       return;
     }
     for (int i = 0; i < stop.width / 8; ++i) {
-      put(stop.backing, stop.bit / 8 + i, name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
+      put(stop.buffer, stop.bit / 8 + i, name_of(stop.buffer, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
     }
   };
   for (const View& view : a.to) {
@@ -465,7 +466,7 @@ void Painter::fill() {
       least = std::min(least, stop.channel);
     });
     at.each(take, [&](const Stop& stop) {
-      expect_inside(stop.backing, stop.byte(), stop.bytes());
+      expect_inside(stop.buffer, stop.byte(), stop.bytes());
       one(stop, first.at(key(stop)));
     });
   }

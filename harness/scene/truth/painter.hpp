@@ -22,7 +22,7 @@ struct Code {
   layout::Dtype dtype{};  ///< of the plane that holds it
   std::array<Id, 4> bytes{};
   bool high{false};
-  int backing{-1};  ///< where it was found
+  int buffer{-1};  ///< where it was found
   std::int64_t offset{0};
 };
 
@@ -60,7 +60,7 @@ class Elements {
 
 class Painter {
  public:
-  Painter(const Scenario& scenario, const Arena& arena, Names& names);
+  Painter(const Scenario& scenario, const AddressSpace& space, Names& names);
   Truth paint();
 
  private:
@@ -78,13 +78,13 @@ class Painter {
   };
   /// A code and where it goes.
   struct Placed {
-    int backing{-1};
+    int buffer{-1};
     std::int64_t bit{0};
     Code code;
   };
   struct Access {
     std::string what;
-    int backing{-1};
+    int buffer{-1};
     std::int64_t offset{0}, bytes{0};
     bool write{false};
   };
@@ -102,18 +102,18 @@ class Painter {
   /// What the step takes from a view; throws where the request's blocks do not reach, or the view has no such block.
   Wanted wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick);
   void expect_picks(const std::vector<View>& views, const Selection& pick);
-  /// The request's elements in the views, each inside its backing. `unpicked`: checks picks without applying them.
+  /// The request's elements in the views, each inside its buffer. `unpicked`: checks picks without applying them.
   std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
                           const Selection& pick, bool unpicked = false);
-  Id id_at(int backing, std::int64_t offset);
+  Id id_at(int buffer, std::int64_t offset);
   Code code_at(const Stop& stop);
   Code content_of(const Stop& stop, std::uint32_t generation);
-  void put(int backing, std::int64_t offset, Id id);  ///< one byte
-  void put_code(int backing, std::int64_t bit, const Code& code);
-  void expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const;
+  void put(int buffer, std::int64_t offset, Id id);  ///< one byte
+  void put_code(int buffer, std::int64_t bit, const Code& code);
+  void expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const;
   /// Byte ranges named by a raw step: "P", all of it, or `bytes` from an offset, `count` times.
   struct Span {
-    int backing{-1};
+    int buffer{-1};
     std::int64_t begin{0}, bytes{0};
   };
   std::vector<Span> spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count,
@@ -143,23 +143,23 @@ class Painter {
   void checkpoint(const std::string& step);
   std::map<int, ByteRanges> what_may_be_any() const;
   /// Objections to touching these bytes.
-  std::optional<Access> against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const;
+  std::optional<Access> against(int buffer, std::int64_t offset, std::int64_t bytes, bool write) const;
   /// Records the first of several. Returns whether the step is cancelled.
   bool stopped(const std::vector<Access>& accesses);
 
   const Scenario& scenario_;
-  const Arena& arena_;
+  const AddressSpace& space_;
   Names& names_;
   Truth truth_;
   std::vector<Image> images_;
   std::map<std::string, RequestNow> requests_;
   std::map<std::string, std::unique_ptr<Walk>> walks_;
-  std::set<int> registered_only_;  ///< backings whose memory the scenario registers
+  std::set<int> registered_only_;  ///< buffers whose memory the scenario registers
   std::map<int, std::vector<Range>> ranges_;
   std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
   std::vector<std::pair<std::string, nlohmann::json>> signals_;
   std::map<int, ByteRanges> any_;
-  std::map<int, ByteRanges> unused_;  ///< backing -> bytes of unused slots
+  std::map<int, ByteRanges> unused_;  ///< buffer -> bytes of unused slots
   const Step* step_{nullptr};
   const Action* action_{nullptr};
   std::string parts_;  ///< parts the step takes

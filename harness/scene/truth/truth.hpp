@@ -1,9 +1,9 @@
 // The truth of a scenario: what every byte must be at each check, from the intended sequence alone.
 //
 // A painter of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the machine
-// under test goes from coordinate to address. They share the arena (arena.hpp) and no arithmetic.
+// under test goes from coordinate to address. They share the address space (address_space.hpp) and no arithmetic.
 //
-//   image.hpp      names of the bytes of a backing         walk.hpp       the loops over a view
+//   image.hpp      names of the bytes of a buffer         walk.hpp       the loops over a view
 //   painter.hpp    the state while it paints               painter.cpp    the sequence, writes and fills, how it ends
 //   elements.cpp   move, copy, read, put, get              checks.cpp     registrations and checkpoints
 #pragma once
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 #include "scene/ending.hpp"
 #include "scene/image.hpp"
 #include "scene/truth/byte_ranges.hpp"
@@ -25,8 +25,8 @@ namespace kvcts::scenario {
 /// What must hold when the sequence reaches a check (the last one is at the end of the sequence).
 struct Checkpoint {
   std::string step;               ///< "" = the end
-  std::vector<Image> images;      ///< one per backing of the arena
-  std::map<int, ByteRanges> any;  ///< backing -> bytes that do not matter
+  std::vector<Image> images;      ///< one per buffer of the address space
+  std::map<int, ByteRanges> any;  ///< buffer -> bytes that do not matter
   std::string memory;             ///< compare only this one ("P" or "P/kv.L0"); "" = all
 };
 
@@ -38,7 +38,7 @@ struct Truth {
 };
 
 /// Paints the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the impossible: a
-/// coordinate that no view holds, a block table that is too short, an address outside its backing.
-Truth paint(const Scenario& scenario, const Arena& arena, Names& names);
+/// coordinate that no view holds, a block table that is too short, an address outside its buffer.
+Truth paint(const Scenario& scenario, const AddressSpace& space, Names& names);
 
 }  // namespace kvcts::scenario

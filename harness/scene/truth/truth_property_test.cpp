@@ -104,7 +104,7 @@ Memory random_memory(const Extents& e, Dtype dtype, const std::string& side) {
 
 // Where each element of a request is, found by scanning every point of every plane.
 struct Found {
-  int backing;
+  int buffer;
   std::int64_t bit;
   int width;
 };
@@ -114,11 +114,11 @@ struct Identity {
 };
 using Elements = std::vector<std::pair<Identity, Found>>;  // in the order of the table
 
-Elements brute_elements(const Scenario& s, const Arena& arena, const std::string& memory, const Request& request) {
+Elements brute_elements(const Scenario& s, const AddressSpace& space, const std::string& memory, const Request& request) {
   View view;
   view.of = memory;
   const layout::Cache cache = layout::cache_from_text(s.memories.at(memory).view.cache);
-  const auto places = arena.places(view, cache);
+  const auto places = space.places(view, cache);
   std::int64_t n = 1;
   for (const Plane& plane : cache.planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
   std::vector<std::vector<layout::testing::Point>> points;
@@ -130,14 +130,14 @@ Elements brute_elements(const Scenario& s, const Arena& arena, const std::string
     const std::int64_t position =
         positions == request.positions.end() ? static_cast<std::int64_t>(i) : positions->second.at(i);
     for (std::size_t p = 0; p < points.size(); ++p) {
-      const Place place = places[static_cast<std::size_t>(cache.planes[p].allocation)];
+      const BufferAddress place = places[static_cast<std::size_t>(cache.planes[p].allocation)];
       for (const auto& point : points[p]) {
         if (point.coord[Axis::block] != ids[i]) continue;
         const std::int64_t token = request.first_token + position * n + point.coord[Axis::slot];
         if (token < request.first_token || token >= request.first_token + request.tokens) continue;
         out.push_back(
             {{point.coord[Axis::kv], point.coord[Axis::layer], token, point.coord[Axis::head], point.coord[Axis::channel]},
-             {place.backing, place.offset * 8 + point.bit, layout::bits(cache.planes[p].dtype)}});
+             {place.buffer, place.offset * 8 + point.bit, layout::bits(cache.planes[p].dtype)}});
       }
     }
   }
@@ -146,9 +146,9 @@ Elements brute_elements(const Scenario& s, const Arena& arena, const std::string
 
 using Files = std::vector<std::vector<std::uint8_t>>;  // guards included
 
-Files fresh_files(const Arena& arena, int pass) {
+Files fresh_files(const AddressSpace& space, int pass) {
   Files out;
-  for (const Backing& b : arena.backings()) {
+  for (const Buffer& b : space.buffers()) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(b.guard_below + b.bytes + b.guard_above));
     for (std::size_t i = 0; i < file.size(); ++i) {
       file[i] = kernels::reference::poison(poison_of(b, Painted::seed, pass), i);
@@ -160,14 +160,14 @@ Files fresh_files(const Arena& arena, int pass) {
   return out;
 }
 
-bool bit_of(const Files& files, const Arena& arena, const Found& at, int bit) {
-  const std::int64_t where = at.bit + bit + 8 * arena.backings()[static_cast<std::size_t>(at.backing)].guard_below;
-  return files[static_cast<std::size_t>(at.backing)][static_cast<std::size_t>(where / 8)] >> (where % 8) & 1;
+bool bit_of(const Files& files, const AddressSpace& space, const Found& at, int bit) {
+  const std::int64_t where = at.bit + bit + 8 * space.buffers()[static_cast<std::size_t>(at.buffer)].guard_below;
+  return files[static_cast<std::size_t>(at.buffer)][static_cast<std::size_t>(where / 8)] >> (where % 8) & 1;
 }
 
-void put_bit(Files& files, const Arena& arena, const Found& at, int bit, bool value) {
-  const std::int64_t where = at.bit + bit + 8 * arena.backings()[static_cast<std::size_t>(at.backing)].guard_below;
-  kernels::reference::put_bit(files[static_cast<std::size_t>(at.backing)], where, value);
+void put_bit(Files& files, const AddressSpace& space, const Found& at, int bit, bool value) {
+  const std::int64_t where = at.bit + bit + 8 * space.buffers()[static_cast<std::size_t>(at.buffer)].guard_below;
+  kernels::reference::put_bit(files[static_cast<std::size_t>(at.buffer)], where, value);
 }
 
 std::vector<std::int64_t> random_ids(std::int64_t blocks, std::int64_t count) {
@@ -234,16 +234,16 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
   const Painted painted(s);
 
   for (int pass : {0, 1}) {
-    Files files = fresh_files(painted.arena, pass);
+    Files files = fresh_files(painted.space, pass);
     std::map<Identity, Found> source;
-    for (const auto& [who, at] : brute_elements(s, painted.arena, "P", r)) {
+    for (const auto& [who, at] : brute_elements(s, painted.space, "P", r)) {
       const kernels::RowId row{layout::Component::data, who.kv, who.layer, who.head, who.token, r.generation};
       const auto code = kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row,
                                                  dtype, who.channel);
-      for (int b = 0; b < at.width; ++b) put_bit(files, painted.arena, at, b, code >> b & 1);
+      for (int b = 0; b < at.width; ++b) put_bit(files, painted.space, at, b, code >> b & 1);
       source.emplace(who, at);
     }
-    for (const auto& [who, at] : brute_elements(s, painted.arena, "C", r)) {
+    for (const auto& [who, at] : brute_elements(s, painted.space, "C", r)) {
       Identity wanted = who;
       bool taken = true;
       for (const Axes& a : axes()) {
@@ -257,7 +257,7 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
       const auto found = source.find(wanted);
       if (!taken || found == source.end()) continue;
       for (int b = 0; b < at.width; ++b)
-        put_bit(files, painted.arena, at, b, bit_of(files, painted.arena, found->second, b));
+        put_bit(files, painted.space, at, b, bit_of(files, painted.space, found->second, b));
     }
     for (std::size_t b = 0; b < files.size(); ++b) RC_ASSERT(painted.bytes(static_cast<int>(b), pass) == files[b]);
   }
@@ -449,12 +449,12 @@ class Author {
 void expect_machine_and_truth_to_agree() {
   const Scenario s = Author().draw();
   const Painted painted(s);
-  const Tape tape = record(s, painted.arena, intended_sequence(s));
+  const Tape tape = record(s, painted.space, intended_sequence(s));
   RC_ASSERT(tape.ending.kind == painted.truth.ending.kind);
   for (int pass : {0, 1}) {
-    Bytes bytes(tape.backings, Painted::seed, pass);
+    Bytes bytes(tape.buffers, Painted::seed, pass);
     play(tape, bytes, Painted::seed, pass, [](std::size_t) {});
-    for (const Backing& b : painted.arena.backings()) {
+    for (const Buffer& b : painted.space.buffers()) {
       const auto expected = painted.bytes(b.ordinal, pass);
       std::vector<std::uint8_t> found(expected.size());
       bytes.read(b.ordinal, -b.guard_below, static_cast<std::int64_t>(found.size()), found.data());

@@ -88,7 +88,7 @@ std::vector<Sample> samples() {
 }
 
 // A write into A and a move from A to B; the files of `shown` must match the oracle of ordinary cases. `shown` gets the name
-// that sorts first, so its backings are numbered as the oracle numbers its regions.
+// that sorts first, so its buffers are numbered as the oracle numbers its regions.
 void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::vector<int>& passes = {0}) {
   Scenario s;
   const std::string first = "A", second = "B";
@@ -532,7 +532,7 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
 bool counts(const Scenario& s, std::int64_t block, std::int64_t slot) {
   Painted p(s);
   const auto& any = p.truth.checks.back().any;
-  const auto of = any.find(p.backing("C/kv.L0"));
+  const auto of = any.find(p.buffer("C/kv.L0"));
   return of == any.end() || !holds_byte(of->second, (block * 4 + slot) * 3 * 8 * 2);
 }
 
@@ -657,7 +657,7 @@ TEST(Truth, ChecksSeeTheirMoment) {
   EXPECT_EQ(p.words_at("P/kv.L0", 578, 1), row + "1, generation 3") << "as at the check before";
   EXPECT_EQ(p.words_at("P/kv.L0", 578, 2), "0x00");
   // Only the named bytes count at the second check; at the third and at the end, all but the named ones.
-  const int b = p.backing("P/kv.L0");
+  const int b = p.buffer("P/kv.L0");
   using Spans = std::map<std::int64_t, std::int64_t>;
   EXPECT_EQ(p.truth.checks[1].any.at(b), (Spans{{-64, 578}, {580, 1920 + 64}}));
   EXPECT_EQ(p.truth.checks[2].any.at(b), (Spans{{570, 580}}));
@@ -671,7 +671,7 @@ TEST(Truth, AnyOfARequestIsItsElements) {
   any.memory = "C", any.is = "any", any.pick.kv = {{0}};
   add(s, any);
   Painted p(s);
-  const auto& spans = p.truth.checks.back().any.at(p.backing("C/kv.L1"));
+  const auto& spans = p.truth.checks.back().any.at(p.buffer("C/kv.L1"));
   std::int64_t bytes = 0;
   for (const auto& [begin, end] : spans) bytes += end - begin;
   EXPECT_EQ(bytes, 3 * 10 * 16);

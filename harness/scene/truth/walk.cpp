@@ -29,8 +29,8 @@ bool in_parts(layout::Component component, const std::string& parts) {
   return true;
 }
 
-Walk::Walk(const View& view, const Arena& arena)
-    : arena_(arena), view_(view), cache_(cache_of(view)), memory_(memory_of(view)), starts_(arena.places(view, cache_)) {
+Walk::Walk(const View& view, const AddressSpace& space)
+    : space_(space), view_(view), cache_(cache_of(view)), memory_(memory_of(view)), starts_(space.places(view, cache_)) {
   for (const Plane& plane : cache_.planes) {
     std::int64_t last = plane.origin[Axis::slot];
     for (const Mode& mode : modes_of(plane, Axis::slot)) last += (mode.extent - 1) * mode.step;
@@ -81,8 +81,8 @@ std::int64_t Walk::address(const Plane& plane, std::int64_t sum) const {
 
 std::int64_t Walk::aligned_shift(const Plane& plane, std::int64_t address) const {
   if (view_.align <= 1) return 0;
-  const Place& start = starts_[static_cast<std::size_t>(plane.allocation)];
-  const std::int64_t absolute = arena_.backings()[static_cast<std::size_t>(start.backing)].base * 8 + address;
+  const BufferAddress& start = starts_[static_cast<std::size_t>(plane.allocation)];
+  const std::int64_t absolute = space_.buffers()[static_cast<std::size_t>(start.buffer)].base * 8 + address;
   return floor_to(absolute, view_.align * 8) - absolute;
 }
 

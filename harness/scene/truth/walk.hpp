@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layout/layout.hpp"
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 
 namespace kvcts::scenario {
 
@@ -27,8 +27,8 @@ struct Stop {
   bool high_nibble_first{false};
   bool whole{false};  ///< in a plane without blocks and slots: token 0 of every request
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
-  int backing{-1};
-  std::int64_t bit{0};  ///< from the start of the backing, nibble order applied
+  int buffer{-1};
+  std::int64_t bit{0};  ///< from the start of the buffer, nibble order applied
   int width{0};
   std::int64_t byte() const { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
   int bytes() const { return (width + 7) / 8; }
@@ -49,7 +49,7 @@ struct Wanted {
 
 class Walk {
  public:
-  Walk(const View& view, const Arena& arena);
+  Walk(const View& view, const AddressSpace& space);
 
   const std::string& memory() const { return memory_; }
   const layout::Cache& cache() const { return cache_; }
@@ -74,11 +74,11 @@ class Walk {
   std::int64_t address(const layout::Plane& plane, std::int64_t sum) const;
   std::int64_t aligned_shift(const layout::Plane& plane, std::int64_t address) const;
 
-  const Arena& arena_;
+  const AddressSpace& space_;
   View view_;
   layout::Cache cache_;
   std::string memory_;
-  std::vector<Place> starts_;  ///< of the allocations
+  std::vector<BufferAddress> starts_;  ///< of the allocations
   std::int64_t block_size_{1};
 };
 
@@ -96,7 +96,7 @@ void Walk::each(const Wanted& wanted, F&& f) const {
     Stop stop;
     stop.component = plane.component, stop.dtype = plane.dtype, stop.high_nibble_first = plane.high_nibble_first;
     stop.whole = !has_axis(plane, Axis::block) && !has_axis(plane, Axis::slot);
-    stop.backing = starts_.at(static_cast<std::size_t>(plane.allocation)).backing;
+    stop.buffer = starts_.at(static_cast<std::size_t>(plane.allocation)).buffer;
     stop.width = layout::bits(plane.dtype);
     const auto kvs = stops(plane, Axis::kv, wanted.pick.kv), layers = stops(plane, Axis::layer, wanted.pick.layers);
     const auto heads = stops(plane, Axis::head, wanted.pick.heads), slots = stops(plane, Axis::slot, std::nullopt);

@@ -44,17 +44,17 @@ class Evaluator {
     return out;
   }
   std::string spot(const Byte& byte) const {
-    return fmt::format("{} + {} ({}, at {})", p_.backing_of(byte).name, byte.offset,
-                       byte.meant ? "content" : "nothing meant", fmt::join(byte.place.at, " "));
+    return fmt::format("{} + {} ({}, at {})", p_.buffer_of(byte).name, byte.offset, byte.meant ? "content" : "nothing meant",
+                       fmt::join(byte.place.at, " "));
   }
   bool lies_in(const Byte& byte, const std::string& where) const {
-    const Backing& b = p_.backing_of(byte);
+    const Buffer& b = p_.buffer_of(byte);
     return b.memory == where || b.name == where;
   }
   /// A range of bytes is of one region.
   bool one_region(const std::string& name) const {
-    return std::ranges::count_if(p_.arena.backings(),
-                                 [&](const Backing& b) { return b.memory == name || b.name == name; }) == 1;
+    return std::ranges::count_if(p_.space.buffers(), [&](const Buffer& b) { return b.memory == name || b.name == name; }) ==
+           1;
   }
   static bool within(const Element& e, const Sets& sets) {
     return std::ranges::all_of(sets, [&](const auto& one) { return one.second.contains(e.at[one.first]); });
@@ -64,7 +64,7 @@ class Evaluator {
     for (const Byte& next : p_.bytes) {
       Element e = byte.place;
       const std::int64_t ahead = next.place.at[p] - e.at[p];
-      if (!next.seated || next.backing != byte.backing || ahead == 0 || next.place.byte != e.byte) continue;
+      if (!next.seated || next.buffer != byte.buffer || ahead == 0 || next.place.byte != e.byte) continue;
       e.at[p] = next.place.at[p], e.at[request] = next.place.at[request], e.at[token] = next.place.at[token];
       if (e == next.place) return (next.offset - byte.offset) / ahead;
     }
@@ -213,8 +213,8 @@ class Evaluator {
   bool was_in(const Byte& b, const std::string& memory, bool guard) const {
     const auto found = p_.before.find(b.is);
     if (found == p_.before.end()) return false;
-    return std::ranges::any_of(found->second, [&](Place place) {
-      const Backing& of = p_.arena.backings()[static_cast<std::size_t>(place.backing)];
+    return std::ranges::any_of(found->second, [&](BufferAddress place) {
+      const Buffer& of = p_.space.buffers()[static_cast<std::size_t>(place.buffer)];
       return of.memory == memory && (place.offset < 0 || place.offset >= of.bytes) == guard;
     });
   }
@@ -310,7 +310,7 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
     }
     if (by && distance != *by) return;
     const auto key = [&](Part p) { return found.contains(p) ? 0 : home.place.at[p]; };
-    distances[{region, home.backing, key(component), key(layer), key(kv), key(block), key(slot), key(head), key(channel)}]
+    distances[{region, home.buffer, key(component), key(layer), key(kv), key(block), key(slot), key(head), key(channel)}]
              [distance]
                  .insert(&byte);
   };
@@ -323,15 +323,15 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
       for (const Element& e : named->second)
         if (const auto homes = homes_.find(e); within(e, s.scope) && homes != homes_.end())
           for (const Byte* home : homes->second)
-            if (p_.backing_of(*home).memory == p_.backing_of(byte).memory) add(byte, *home, byte.backing, byte.offset);
+            if (p_.buffer_of(*home).memory == p_.buffer_of(byte).memory) add(byte, *home, byte.buffer, byte.offset);
       continue;
     }
     if (!byte.meant || !within(byte.place, s.scope)) continue;
     for (const Byte& source : p_.bytes)
       if (lies_in(source, from) && (source.must == byte.is || source.fresh == byte.is || source.is == byte.is))
         for (const Byte* home : homes_[content_of(byte)])
-          if (p_.backing_of(*home).memory == p_.backing_of(source).memory && &source != &byte)
-            add(byte, *home, source.backing, source.offset);
+          if (p_.buffer_of(*home).memory == p_.buffer_of(source).memory && &source != &byte)
+            add(byte, *home, source.buffer, source.offset);
   }
   std::set<const Byte*> holding;
   for (const auto& [key, groups] : distances) {

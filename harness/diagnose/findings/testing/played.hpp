@@ -32,7 +32,7 @@ struct Element {
 };
 
 struct Byte {
-  int backing{0};
+  int buffer{0};
   std::int64_t offset{0};
   bool wrong{false};
   bool seated{false};  ///< the declared layout has an element there
@@ -45,11 +45,11 @@ class Played {
  public:
   static constexpr std::uint64_t seed = 1;
 
-  explicit Played(const Scenario& s) : scenario(s), arena(s), truth(paint(without_faults(s), arena, names)) {
-    tape = record(scenario, arena, actual_sequence(scenario));
+  explicit Played(const Scenario& s) : scenario(s), space(s), truth(paint(without_faults(s), space, names)) {
+    tape = record(scenario, space, actual_sequence(scenario));
     seen = observe(tape, seed, seen_passes);
-    Expectation expectation(truth, arena, names, seed);
-    mismatch = compare(seen, truth, expectation, arena);
+    Expectation expectation(truth, space, names, seed);
+    mismatch = compare(seen, truth, expectation, space);
     if (mismatch.ranges.empty()) return;
     check = mismatch.ranges.front().check;
     read_bytes(expectation);
@@ -64,34 +64,34 @@ class Played {
     for (const Byte& byte : bytes) out += byte.wrong;
     return out;
   }
-  const Backing& backing_of(const Byte& byte) const { return arena.backings()[static_cast<std::size_t>(byte.backing)]; }
-  const Byte* at(Place place) const {
-    const Backing& b = arena.backings()[static_cast<std::size_t>(place.backing)];
+  const Buffer& buffer_of(const Byte& byte) const { return space.buffers()[static_cast<std::size_t>(byte.buffer)]; }
+  const Byte* at(BufferAddress place) const {
+    const Buffer& b = space.buffers()[static_cast<std::size_t>(place.buffer)];
     if (place.offset < -b.guard_below || place.offset >= b.bytes + b.guard_above) return nullptr;
-    return &bytes[first_[static_cast<std::size_t>(place.backing)] + static_cast<std::size_t>(place.offset + b.guard_below)];
+    return &bytes[first_[static_cast<std::size_t>(place.buffer)] + static_cast<std::size_t>(place.offset + b.guard_below)];
   }
 
   Scenario scenario;
   Names names;
-  Arena arena;
+  AddressSpace space;
   Truth truth;
   Tape tape;
   Observation seen;
   Mismatch mismatch;
   std::size_t check{0};
-  std::vector<Byte> bytes;  ///< of all backings, guards included
+  std::vector<Byte> bytes;  ///< of all buffers, guards included
   std::map<Value, std::set<Element>> elements;
-  std::map<Value, std::vector<Place>> before;  ///< what lay where before the first step
+  std::map<Value, std::vector<BufferAddress>> before;  ///< what lay where before the first step
 
  private:
   void read_bytes(Expectation& expectation) {
     const Checkpoint& at = *expectation.at(seen.checks[check]);
-    for (const Backing& b : arena.backings()) {
+    for (const Buffer& b : space.buffers()) {
       first_.push_back(bytes.size());
       const std::size_t begin = bytes.size();
       for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) {
         Byte byte;
-        byte.backing = b.ordinal, byte.offset = i;
+        byte.buffer = b.ordinal, byte.offset = i;
         for (std::size_t pass = 0; pass < seen_passes; ++pass) {
           const Bytes& all = seen.bytes[pass][check];
           byte.is[pass] = all.at(b.ordinal, i), byte.fresh[pass] = all.fresh(b.ordinal, i);
@@ -105,7 +105,7 @@ class Played {
         for (std::size_t i = 0; i < must.size(); ++i) bytes[begin + i].must[static_cast<std::size_t>(pass)] = must[i];
       }
     }
-    for (Byte& byte : bytes) byte.wrong = byte.is != byte.must && matters(at, byte.backing, byte.offset);
+    for (Byte& byte : bytes) byte.wrong = byte.is != byte.must && matters(at, byte.buffer, byte.offset);
   }
 
   /// The byte of an element in every pass; of 4-bit codes two channels, from the even one on.
@@ -175,7 +175,7 @@ class Played {
       }
   }
 
-  Byte& byte_at(Place place) { return const_cast<Byte&>(*at(place)); }
+  Byte& byte_at(BufferAddress place) { return const_cast<Byte&>(*at(place)); }
 
   void mean(Byte& byte, const layout::Plane& plane, std::int64_t generation, std::int64_t t) {
     Element e = byte.place;
@@ -188,12 +188,12 @@ class Played {
     const layout::Cache cache = layout::cache_from_text(memory.view.cache);
     View whole;
     whole.of = name;
-    const std::vector<Place> begins = arena.places(whole, cache);
+    const std::vector<BufferAddress> begins = space.places(whole, cache);
     for (const layout::Plane& plane : cache.planes) {
       const std::int64_t slots = layout::domain(plane).hi[layout::Axis::slot];
       for (const Spot& spot : spots(plane)) {
-        const Place begin = begins[static_cast<std::size_t>(plane.allocation)];
-        Byte& byte = byte_at({begin.backing, begin.offset + spot.byte});
+        const BufferAddress begin = begins[static_cast<std::size_t>(plane.allocation)];
+        Byte& byte = byte_at({begin.buffer, begin.offset + spot.byte});
         byte.seated = true, byte.place = spot.place;
         for (const auto& [r, of] : scenario.requests) {
           const auto table = of.blocks.find(name);
@@ -210,7 +210,7 @@ class Played {
   /// What a step reads, in its dense order.
   void seat(const Action& read) {
     const Request& of = scenario.requests.at(read.request);
-    const int output = arena.output(read.output);
+    const int output = space.output(read.output);
     const layout::Cache cache = layout::cache_from_text(read.from.front().cache);
     for (const OutputSection& s : output_shape(read, {of.first_token, of.tokens}).sections) {
       const auto plane = std::find_if(cache.planes.begin(), cache.planes.end(),
@@ -236,7 +236,7 @@ class Played {
     }
   }
 
-  std::vector<std::size_t> first_;  ///< of each backing, into bytes
+  std::vector<std::size_t> first_;  ///< of each buffer, into bytes
 };
 
 }  // namespace kvcts::scenario::sentences

@@ -1,4 +1,4 @@
-// Where a scenario's memories lie: backings, and where the allocations of a view begin in them. The machine (what happened)
+// Where a scenario's memories lie: buffers, and where the allocations of a view begin in them. The machine (what happened)
 // and the truth (what should have) share it; neither sees the other's bytes.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace kvcts::scenario {
 
 /// A separate stretch of memory. Offsets run from -guard_below to bytes + guard_above; nothing beyond is mapped.
-struct Backing {
+struct Buffer {
   std::string name;  ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
   std::string memory;
   std::string side;
@@ -26,14 +26,14 @@ struct Backing {
   std::vector<std::int64_t> boundaries;
 };
 
-/// A byte of a backing.
-struct Place {
-  int backing{-1};
+/// A byte of a buffer.
+struct BufferAddress {
+  int buffer{-1};
   std::int64_t offset{0};
-  bool operator==(const Place&) const = default;
+  bool operator==(const BufferAddress&) const = default;
 };
 
-class Arena {
+class AddressSpace {
  public:
   /// Memory of up to this many bytes in total is stored whole, larger memory page by page; untouched pages do not exist. The
   /// comparison is the same: only a tape writes, so an untouched page never changed.
@@ -41,33 +41,33 @@ class Arena {
 
   /// Lays out every memory that owns its bytes, then the outputs of `read` steps (dense, by the longer of the intended and
   /// the actual sequence). Throws std::runtime_error with the memory's name.
-  explicit Arena(const Scenario& scenario);
+  explicit AddressSpace(const Scenario& scenario);
 
-  const std::vector<Backing>& backings() const { return backings_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
   /// Backing of an output, -1 when no output has that name.
   int output(const std::string& name) const;
   /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
-  Place place(const std::string& name) const;
+  BufferAddress place(const std::string& name) const;
   /// How many bytes have that name.
   std::int64_t bytes_of(const std::string& name) const;
   /// Where each allocation of a view's cache begins (without view.offset). `cache`: cache_of(view). With as many allocations
-  /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one backing, places them consecutively
+  /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one buffer, places them consecutively
   /// from there.
-  std::vector<Place> places(const View& view, const layout::Cache& cache) const;
-  /// "P/kv.L0" for a place in a pool, with the offset from there; the backing's name elsewhere.
-  std::string name_of(Place place, std::int64_t& offset) const;
-  /// The first offset after a place where another name may begin; at the latest, the end of its backing.
-  std::int64_t name_end(Place place) const;
+  std::vector<BufferAddress> places(const View& view, const layout::Cache& cache) const;
+  /// "P/kv.L0" for a place in a pool, with the offset from there; the buffer's name elsewhere.
+  std::string name_of(BufferAddress place, std::int64_t& offset) const;
+  /// The first offset after a place where another name may begin; at the latest, the end of its buffer.
+  std::int64_t name_end(BufferAddress place) const;
 
  private:
   struct Spot {
     std::string name;  ///< "P/kv.L0"
-    Place place;
+    BufferAddress place;
     std::int64_t bytes{0};
   };
   const Spot& spot(const std::string& name) const;
   void add(const std::string& name, const Memory& memory, const Scenario& scenario);
-  std::vector<Backing> backings_;
+  std::vector<Buffer> buffers_;
   std::vector<Spot> spots_;  ///< allocations, and whole memories
   const Scenario& scenario_;
 };
@@ -105,7 +105,7 @@ OutputSection place_in_output(const Scenario& scenario, const std::string& step,
 std::uint64_t pass_seed(std::uint64_t seed, int pass);
 /// The seed whose pass 0 has this one: that of a case with two sides, whose bytes are then those of pass 0.
 std::uint64_t seed_before(std::uint64_t of_pass_0);
-/// Poison key of a backing in a pass.
-std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass);
+/// Poison key of a buffer in a pass.
+std::uint64_t poison_of(const Buffer& buffer, std::uint64_t seed, int pass);
 
 }  // namespace kvcts::scenario

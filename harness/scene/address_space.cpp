@@ -1,4 +1,4 @@
-#include "scene/arena.hpp"
+#include "scene/address_space.hpp"
 
 #include <algorithm>
 #include <set>
@@ -65,7 +65,7 @@ layout::Cache cache_of(const View& view) {
   return known.emplace(view.cache, layout::cache_from_text(view.cache)).first->second;
 }
 
-Arena::Arena(const Scenario& scenario) : scenario_(scenario) {
+AddressSpace::AddressSpace(const Scenario& scenario) : scenario_(scenario) {
   // Memories that own their bytes first; those that share them need their places.
   for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.of.empty() && memory.side != "store") add(name, memory, scenario);
@@ -84,15 +84,15 @@ Arena::Arena(const Scenario& scenario) : scenario_(scenario) {
       if (known == spots_.end()) return false;
       const layout::Cache cache = cache_of(memory.view);
       if (cache.allocations.empty()) {
-        const Place at = place(of);
-        spots_.push_back({name, {at.backing, at.offset + memory.view.offset}, memory.bytes});
+        const BufferAddress at = place(of);
+        spots_.push_back({name, {at.buffer, at.offset + memory.view.offset}, memory.bytes});
         return true;
       }
       View whole;
       whole.of = of;
-      const std::vector<Place> begins = places(whole, cache);
+      const std::vector<BufferAddress> begins = places(whole, cache);
       for (std::size_t a = 0; a < begins.size(); ++a) {
-        const Place at{begins[a].backing, begins[a].offset + memory.view.offset};
+        const BufferAddress at{begins[a].buffer, begins[a].offset + memory.view.offset};
         if (begins.size() == 1) spots_.push_back({name, at, cache.allocations[a].bytes});
         spots_.push_back({name + "/" + cache.allocations[a].name, at, cache.allocations[a].bytes});
       }
@@ -107,45 +107,45 @@ Arena::Arena(const Scenario& scenario) : scenario_(scenario) {
     bytes = std::max(bytes, output_shape(*read, most_tokens(scenario, read->request)).bytes());
   }
   for (const auto& [name, bytes] : outputs) {
-    Backing backing;
-    backing.name = backing.memory = name;
-    backing.side = "output";
-    backing.ordinal = static_cast<int>(backings_.size());
-    backing.poison_number = static_cast<std::uint32_t>(backing.ordinal);
-    backing.bytes = bytes;
-    backing.guard_below = backing.guard_above = 64;
-    spots_.push_back({name, {backing.ordinal, 0}, bytes});
-    backings_.push_back(std::move(backing));
+    Buffer buffer;
+    buffer.name = buffer.memory = name;
+    buffer.side = "output";
+    buffer.ordinal = static_cast<int>(buffers_.size());
+    buffer.poison_number = static_cast<std::uint32_t>(buffer.ordinal);
+    buffer.bytes = bytes;
+    buffer.guard_below = buffer.guard_above = 64;
+    spots_.push_back({name, {buffer.ordinal, 0}, bytes});
+    buffers_.push_back(std::move(buffer));
   }
 
   double whole = 0;
-  for (const Backing& b : backings_)
+  for (const Buffer& b : buffers_)
     whole += b.sparse
                  ? 0
                  : static_cast<double>(b.guard_below) + static_cast<double>(b.bytes) + static_cast<double>(b.guard_above);
-  for (Backing& b : backings_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
+  for (Buffer& b : buffers_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
 }
 
-void Arena::add(const std::string& name, const Memory& memory, const Scenario&) {
+void AddressSpace::add(const std::string& name, const Memory& memory, const Scenario&) {
   const layout::Cache cache = cache_of(memory.view);
   int number = 0;
   const auto open = [&](const std::string& called, std::int64_t bytes) {
-    Backing backing;
-    backing.name = called;
-    backing.memory = name;
-    backing.side = memory.side;
-    backing.ordinal = static_cast<int>(backings_.size());
-    backing.poison_number = static_cast<std::uint32_t>(memory.poison_rank ? number++ : backing.ordinal);
-    backing.poison_rank = memory.poison_rank.value_or(0);
-    backing.bytes = bytes;
-    backing.guard_below = memory.guard_below;
-    backing.guard_above = memory.guard_above;
-    backing.base = memory.base;
-    backing.sparse = memory.sparse;
-    backing.zeroed = memory.holds == "zero";
-    backing.boundaries = memory.boundaries;
-    backings_.push_back(std::move(backing));
-    return Place{backings_.back().ordinal, 0};
+    Buffer buffer;
+    buffer.name = called;
+    buffer.memory = name;
+    buffer.side = memory.side;
+    buffer.ordinal = static_cast<int>(buffers_.size());
+    buffer.poison_number = static_cast<std::uint32_t>(memory.poison_rank ? number++ : buffer.ordinal);
+    buffer.poison_rank = memory.poison_rank.value_or(0);
+    buffer.bytes = bytes;
+    buffer.guard_below = memory.guard_below;
+    buffer.guard_above = memory.guard_above;
+    buffer.base = memory.base;
+    buffer.sparse = memory.sparse;
+    buffer.zeroed = memory.holds == "zero";
+    buffer.boundaries = memory.boundaries;
+    buffers_.push_back(std::move(buffer));
+    return BufferAddress{buffers_.back().ordinal, 0};
   };
   if (cache.allocations.empty()) {
     if (memory.bytes <= 0) fail("memory '" + name + "': expected a layout or a size in bytes, found neither");
@@ -155,11 +155,11 @@ void Arena::add(const std::string& name, const Memory& memory, const Scenario&) 
   if (memory.pool) {
     std::int64_t total = 0;
     for (const auto& a : cache.allocations) total += a.bytes + memory.gap;
-    const Place start = open(name, std::max(total - memory.gap, memory.bytes));
-    spots_.push_back({name, start, backings_.back().bytes});
+    const BufferAddress start = open(name, std::max(total - memory.gap, memory.bytes));
+    spots_.push_back({name, start, buffers_.back().bytes});
     std::int64_t at = 0;
     for (const auto& a : cache.allocations) {
-      spots_.push_back({name + "/" + a.name, {start.backing, at}, a.bytes});
+      spots_.push_back({name + "/" + a.name, {start.buffer, at}, a.bytes});
       at += a.bytes + memory.gap;
     }
     return;
@@ -167,24 +167,24 @@ void Arena::add(const std::string& name, const Memory& memory, const Scenario&) 
   for (const auto& a : cache.allocations) {
     const bool alone = cache.allocations.size() == 1;
     const std::int64_t bytes = alone ? std::max(a.bytes, memory.bytes) : a.bytes;
-    const Place start = open(name + "/" + a.name, bytes);
+    const BufferAddress start = open(name + "/" + a.name, bytes);
     if (alone) spots_.push_back({name, start, bytes});
     spots_.push_back({name + "/" + a.name, start, bytes});
   }
 }
 
-int Arena::output(const std::string& name) const {
-  for (const Backing& backing : backings_) {
-    if (backing.side == "output" && backing.name == name) return backing.ordinal;
+int AddressSpace::output(const std::string& name) const {
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.side == "output" && buffer.name == name) return buffer.ordinal;
   }
   return -1;
 }
 
-Place Arena::place(const std::string& name) const { return spot(name).place; }
+BufferAddress AddressSpace::place(const std::string& name) const { return spot(name).place; }
 
-std::int64_t Arena::bytes_of(const std::string& name) const { return spot(name).bytes; }
+std::int64_t AddressSpace::bytes_of(const std::string& name) const { return spot(name).bytes; }
 
-const Arena::Spot& Arena::spot(const std::string& name) const {
+const AddressSpace::Spot& AddressSpace::spot(const std::string& name) const {
   std::string known;
   for (const Spot& spot : spots_) {
     if (spot.name == name) return spot;
@@ -193,16 +193,16 @@ const Arena::Spot& Arena::spot(const std::string& name) const {
   fail("expected a memory with one backing, or one allocation of a memory, found '" + name + "'; there are " + known);
 }
 
-std::vector<Place> Arena::places(const View& view, const layout::Cache& cache) const {
+std::vector<BufferAddress> AddressSpace::places(const View& view, const layout::Cache& cache) const {
   const std::string memory = memory_of(view);
-  std::vector<Place> own;
+  std::vector<BufferAddress> own;
   for (const Spot& spot : spots_) {
     if (spot.name.starts_with(memory + "/")) own.push_back(spot.place);
   }
   const bool one_allocation = view.of.find('/') != std::string::npos;
   if (!one_allocation && own.size() == cache.allocations.size()) return own;
-  Place at = place(view.of);
-  std::vector<Place> out;
+  BufferAddress at = place(view.of);
+  std::vector<BufferAddress> out;
   for (const auto& a : cache.allocations) {
     out.push_back(at);
     at.offset += a.bytes;
@@ -210,10 +210,10 @@ std::vector<Place> Arena::places(const View& view, const layout::Cache& cache) c
   return out;
 }
 
-std::string Arena::name_of(Place place, std::int64_t& offset) const {
+std::string AddressSpace::name_of(BufferAddress place, std::int64_t& offset) const {
   const Spot* best = nullptr;
   for (const Spot& spot : spots_) {
-    if (spot.place.backing != place.backing || place.offset < spot.place.offset ||
+    if (spot.place.buffer != place.buffer || place.offset < spot.place.offset ||
         place.offset >= spot.place.offset + spot.bytes)
       continue;
     if (!best || spot.place.offset > best->place.offset ||
@@ -222,16 +222,16 @@ std::string Arena::name_of(Place place, std::int64_t& offset) const {
   }
   if (!best) {
     offset = place.offset;
-    return backings_.at(static_cast<std::size_t>(place.backing)).name;
+    return buffers_.at(static_cast<std::size_t>(place.buffer)).name;
   }
   offset = place.offset - best->place.offset;
   return best->name;
 }
 
-std::int64_t Arena::name_end(Place place) const {
-  std::int64_t end = backings_.at(static_cast<std::size_t>(place.backing)).bytes;
+std::int64_t AddressSpace::name_end(BufferAddress place) const {
+  std::int64_t end = buffers_.at(static_cast<std::size_t>(place.buffer)).bytes;
   for (const Spot& spot : spots_) {
-    if (spot.place.backing != place.backing) continue;
+    if (spot.place.buffer != place.buffer) continue;
     for (const std::int64_t edge : {spot.place.offset, spot.place.offset + spot.bytes}) {
       if (edge > place.offset) end = std::min(end, edge);
     }
@@ -335,9 +335,9 @@ std::uint64_t seed_before(std::uint64_t of_pass_0) {
   return unshifted(z, 30) - 0x9e3779b97f4a7c15ull;
 }
 
-std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass) {
-  const std::uint32_t side = backing.side == "producer" ? 0 : backing.side == "consumer" ? 1 : 2;
-  return kernels::poison_key(pass_seed(seed, pass), side, backing.poison_rank, backing.poison_number);
+std::uint64_t poison_of(const Buffer& buffer, std::uint64_t seed, int pass) {
+  const std::uint32_t side = buffer.side == "producer" ? 0 : buffer.side == "consumer" ? 1 : 2;
+  return kernels::poison_key(pass_seed(seed, pass), side, buffer.poison_rank, buffer.poison_number);
 }
 
 }  // namespace kvcts::scenario
