@@ -41,20 +41,21 @@ void apply(const Patch& patch, Bytes& bytes, const Bytes& right) {
 /// Who the patches say lies where; what they do not reach is as it must be.
 class Brought {
  public:
-  Brought(const std::vector<Patch>& patches, const std::function<Who(const BufferAddress&)>& right) {
+  Brought(const std::vector<Patch>& patches, const std::function<Symbol(const BufferAddress&)>& right) {
     for (const Patch& patch : patches) {
       for (std::int64_t i = 0; i < patch.bytes; ++i) {
         const BufferAddress from{patch.from.buffer, patch.from.offset + i};
-        Who who;
+        Symbol who;
         if (patch.is == Patch::Is::content) who = right(from);
         if (patch.is == Patch::Is::lies) who = at(from).value_or(right(from));
-        if (patch.is == Patch::Is::before) who.kind = Who::Kind::poison, who.buffer = from.buffer, who.offset = from.offset;
-        if (patch.is == Patch::Is::constant) who.kind = Who::Kind::constant, who.byte = patch.value.at(0);
+        if (patch.is == Patch::Is::before)
+          who.kind = Symbol::Kind::poison, who.buffer = from.buffer, who.offset = from.offset;
+        if (patch.is == Patch::Is::constant) who.kind = Symbol::Kind::constant, who.byte = patch.value.at(0);
         who_[{patch.at.buffer, patch.at.offset + i}] = who;
       }
     }
   }
-  std::optional<Who> at(const BufferAddress& place) const {
+  std::optional<Symbol> at(const BufferAddress& place) const {
     const auto found = who_.find({place.buffer, place.offset});
     return found == who_.end() ? std::nullopt : std::optional(found->second);
   }
@@ -65,7 +66,7 @@ class Brought {
       return static_cast<std::size_t>(place.second * 64 + place.first);
     }
   };
-  std::unordered_map<std::pair<int, std::int64_t>, Who, Hash> who_;
+  std::unordered_map<std::pair<int, std::int64_t>, Symbol, Hash> who_;
 };
 
 }  // namespace
@@ -73,7 +74,7 @@ class Brought {
 Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
-  Names names;
+  SymbolTable names;
   Truth truth = paint(scenario, space, names);
   truth.checks.back().any = arrived.any;
   Expectation expectation(truth, space, names, seed);
@@ -93,7 +94,7 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const A
   const Brought brought(arrived.patches, right);
   const Clues clues = find_clues(
       seen, mismatch, expectation, space, names,
-      [&](const Who& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
+      [&](const Symbol& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
   constexpr std::int64_t few = 4;  // wrong bytes that nothing had: any step could be said to have moved them
   const bool stray = clues.unknown == clues.wrong && clues.wrong < few;
   if (clues.unknown > 0 && (!arrived.real || stray)) return {};  // no step moves content that nothing had

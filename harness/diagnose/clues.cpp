@@ -11,11 +11,11 @@ namespace kvcts::scenario {
 
 namespace {
 
-bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
+bool content(const Symbol& who) { return who.kind == Symbol::Kind::tag || who.kind == Symbol::Kind::number; }
 
 // Content, or poison from elsewhere: a step may have moved bytes from before the first write.
-bool brought(const Who& who, int buffer, std::int64_t offset) {
-  return content(who) || (who.kind == Who::Kind::poison && (who.buffer != buffer || who.offset != offset));
+bool brought(const Symbol& who, int buffer, std::int64_t offset) {
+  return content(who) || (who.kind == Symbol::Kind::poison && (who.buffer != buffer || who.offset != offset));
 }
 
 /// What was to be erased and is still there: content, or the bytes from before.
@@ -43,19 +43,20 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
   return h ^ (h >> 32);
 }
 
-Namer::Namer(const Observation& observation, Names& names, const AddressSpace& space, std::uint64_t seed)
+SymbolResolver::SymbolResolver(const Observation& observation, SymbolTable& names, const AddressSpace& space,
+                               std::uint64_t seed)
     : observation_(observation), names_(names) {
   // Everything that was ever meant to be somewhere, and the poison of every byte.
   for (const Buffer& b : space.buffers()) {
     if (b.sparse) continue;
     for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i)
-      names.intern({.kind = Who::Kind::poison, .buffer = b.ordinal, .offset = i});
+      names.intern({.kind = Symbol::Kind::poison, .buffer = b.ordinal, .offset = i});
   }
   for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, space.buffers(), seed, pass);
-  std::vector<Id> ids;
-  names_.each([&](Id id) {
+  std::vector<SymbolId> ids;
+  names_.each([&](SymbolId id) {
     const auto kind = names_.at(id).kind;
-    if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) ids.push_back(id);
+    if (kind != Symbol::Kind::hole && kind != Symbol::Kind::unknown && kind != Symbol::Kind::code) ids.push_back(id);
   });
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < first_passes; ++pass) {
@@ -70,7 +71,7 @@ Namer::Namer(const Observation& observation, Names& names, const AddressSpace& s
   }
 }
 
-Who Namer::who(std::size_t check, int buffer, std::int64_t offset) const {
+Symbol SymbolResolver::who(std::size_t check, int buffer, std::int64_t offset) const {
   std::array<std::uint8_t, naming_passes> seen{};
   for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(buffer, offset);
   std::uint64_t signature = 0;
@@ -83,13 +84,13 @@ Who Namer::who(std::size_t check, int buffer, std::int64_t offset) const {
       same = renderings_[pass].byte(table_[at].second) == seen[pass];
     if (same) return names_.at(table_[at].second);
   }
-  Who out;
+  Symbol out;
   if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; }))
-    out.kind = Who::Kind::constant, out.byte = seen[0];
+    out.kind = Symbol::Kind::constant, out.byte = seen[0];
   return out;
 }
 
-Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, Names& names) {
+Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, SymbolTable& names) {
   std::size_t numbers = 0;
   std::set<std::pair<std::size_t, int>> seen;
   for (const WrongRange& range : mismatch.ranges) {
@@ -98,9 +99,9 @@ Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expecta
     // Also of the right numbers: theirs may be the one that was taken.
     const Checkpoint* check = expectation.at(o.checks[range.check]);
     for (const auto& [number, ids] : check->images[static_cast<std::size_t>(range.buffer)].pages()) {
-      for (const Id id : *ids) {
-        const Who who = names.at(id);
-        if (who.kind == Who::Kind::number && who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
+      for (const SymbolId id : *ids) {
+        const Symbol who = names.at(id);
+        if (who.kind == Symbol::Kind::number && who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
       }
     }
   }
@@ -109,8 +110,8 @@ Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expecta
 }
 
 template <class F>
-void Rescaled::each_of(const Who& number, F&& f) const {
-  Who other = number;
+void Rescaled::each_of(const Symbol& number, F&& f) const {
+  Symbol other = number;
   for (const std::uint8_t power : {0, 2}) {
     other.power = power;
     if (f(other)) return;
@@ -124,17 +125,18 @@ void Rescaled::each_of(const Who& number, F&& f) const {
   }
 }
 
-std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_t check, int buffer, std::int64_t offset) {
-  if (must.kind != Who::Kind::number) return std::nullopt;
-  std::optional<Who> found;
-  const auto fits = [&](const Who& other) {
-    if (!namer.is(other, check, buffer, offset)) return false;
+std::optional<Symbol> Rescaled::who(const Symbol& must, const SymbolResolver& resolver, std::size_t check, int buffer,
+                                    std::int64_t offset) {
+  if (must.kind != Symbol::Kind::number) return std::nullopt;
+  std::optional<Symbol> found;
+  const auto fits = [&](const Symbol& other) {
+    if (!resolver.is(other, check, buffer, offset)) return false;
     found = last_ = other;
     return true;
   };
   // Bytes of one number, and numbers of one row, have the same thing happen to them.
   if (last_) {
-    Who same = must;
+    Symbol same = must;
     same.power = last_->power;
     if (last_->power == must.power) same.scale = last_->scale;
     if (same != must && fits(same)) return found;
@@ -143,27 +145,27 @@ std::optional<Who> Rescaled::who(const Who& must, const Namer& namer, std::size_
   return found;
 }
 
-bool Namer::is(const Who& who, std::size_t check, int buffer, std::int64_t offset) const {
-  const Id id = names_.intern(who);
+bool SymbolResolver::is(const Symbol& who, std::size_t check, int buffer, std::int64_t offset) const {
+  const SymbolId id = names_.intern(who);
   for (std::size_t pass = 0; pass < renderings_.size(); ++pass)
     if (renderings_[pass].byte(id) != observation_.bytes[pass][check].at(buffer, offset)) return false;
   return true;
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation,
-                 const AddressSpace& space, Names& names, std::uint64_t seed) {
+                 const AddressSpace& space, SymbolTable& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  const Namer namer(o, names, space, seed);
+  const SymbolResolver resolver(o, names, space, seed);
   Rescaled rescaled(o, mismatch, expectation, names);
   const std::size_t check = mismatch.ranges.front().check;
-  return find_clues(o, mismatch, expectation, space, names, [&](const Who& must, int buffer, std::int64_t offset) {
-    const auto number = rescaled.who(must, namer, check, buffer, offset);
-    return number ? *number : namer.who(check, buffer, offset);
+  return find_clues(o, mismatch, expectation, space, names, [&](const Symbol& must, int buffer, std::int64_t offset) {
+    const auto number = rescaled.who(must, resolver, check, buffer, offset);
+    return number ? *number : resolver.who(check, buffer, offset);
   });
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
-                 Names& names, const WhoIs& who_is) {
+                 SymbolTable& names, const SymbolAt& symbol_at) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
@@ -185,7 +187,7 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
     for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b.ordinal)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const std::int64_t offset = number * Image::page + i;
-        const Id id = (*ids)[static_cast<std::size_t>(i)];
+        const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
         if (id != hole && brought(names.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
       }
     }
@@ -196,15 +198,15 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
       clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
-        clue.is = who_is(clue.must, b.ordinal, offset);
-        clue.untouched = b.zeroed || b.sparse
-                             ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
-                             : clue.is.kind == Who::Kind::poison && clue.is.buffer == b.ordinal && clue.is.offset == offset;
-        if (clue.is.kind == Who::Kind::unknown) clue.signature = signature_of(o, out.check, b.ordinal, offset);
+        clue.is = symbol_at(clue.must, b.ordinal, offset);
+        clue.untouched = b.zeroed || b.sparse ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
+                                              : clue.is.kind == Symbol::Kind::poison && clue.is.buffer == b.ordinal &&
+                                                    clue.is.offset == offset;
+        if (clue.is.kind == Symbol::Kind::unknown) clue.signature = signature_of(o, out.check, b.ordinal, offset);
         ++out.wrong;
         out.untouched += clue.untouched;
-        out.unknown += clue.is.kind == Who::Kind::unknown;
-        if (!content(clue.must)) ++(clue.must.kind == Who::Kind::constant && erased_late(clue) ? out.left : out.damage);
+        out.unknown += clue.is.kind == Symbol::Kind::unknown;
+        if (!content(clue.must)) ++(clue.must.kind == Symbol::Kind::constant && erased_late(clue) ? out.left : out.damage);
       } else {
         clue.is = clue.must;
       }
@@ -214,7 +216,7 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
   return out;
 }
 
-std::uint64_t identity_key(const Who& who) {
+std::uint64_t identity_key(const Symbol& who) {
   std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype);
   const auto put = [&](std::int64_t value) {
     key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
@@ -224,19 +226,21 @@ std::uint64_t identity_key(const Who& who) {
   return key;
 }
 
-ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const Names& names)
+ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& names)
     : ElementIndex(check.images, [&](int buffer) { return buffer < static_cast<int>(space.buffers().size()); }, names) {}
 
-ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const Names& names) {
+ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of,
+                           const SymbolTable& names) {
   std::vector<std::pair<std::uint64_t, BufferAddress>> all;
   for (int buffer = 0; buffer < static_cast<int>(images.size()); ++buffer) {
     if (!of(buffer)) continue;
     for (const auto& [number, ids] : images[static_cast<std::size_t>(buffer)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
-        const Id id = (*ids)[static_cast<std::size_t>(i)];
+        const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
-        const Who who = names.at(id);
-        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), BufferAddress{buffer, number * Image::page + i});
+        const Symbol who = names.at(id);
+        if (who.kind == Symbol::Kind::tag)
+          all.emplace_back(identity_key(who), BufferAddress{buffer, number * Image::page + i});
       }
     }
   }
@@ -244,7 +248,7 @@ ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function
   for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
 }
 
-std::span<const BufferAddress> ElementIndex::of(const Who& who) const {
+std::span<const BufferAddress> ElementIndex::of(const Symbol& who) const {
   const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
   return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }

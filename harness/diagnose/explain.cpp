@@ -183,10 +183,10 @@ Explanation from_kinds(const Evidence& e) {
   for (const Clue& clue : e.clues.all) {
     if (!clue.wrong) continue;
     ++wrong;
-    of_others += clue.is.kind == Who::Kind::tag && clue.is.component == clue.must.component;
-    only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Who::Kind::tag;
-    constant = constant && clue.is.kind == Who::Kind::constant;
-    if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
+    of_others += clue.is.kind == Symbol::Kind::tag && clue.is.component == clue.must.component;
+    only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Symbol::Kind::tag;
+    constant = constant && clue.is.kind == Symbol::Kind::constant;
+    if (clue.is.kind == Symbol::Kind::constant && !value) value = clue.is.byte;
   }
   if (wrong == 0) return {};
   const auto recognised = [&](FaultClass fault_class, const std::string& words, std::int64_t such) {
@@ -233,7 +233,7 @@ Explanation from_values(const Evidence& e) {
                  inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.buffer)),
                  [&](std::size_t at) {
                    const auto id = e.expectation.id(*check, range.buffer, static_cast<std::int64_t>(at), e.names);
-                   return e.names.at(id).kind == Who::Kind::tag;
+                   return e.names.at(id).kind == Symbol::Kind::tag;
                  });
     }
   }

@@ -35,7 +35,7 @@ std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
 /// The bytes of clues with where else they lie.
 class Tracer {
  public:
-  Tracer(const AddressSpace& space, const Names& names, const Checkpoint& check, const Clues& clues)
+  Tracer(const AddressSpace& space, const SymbolTable& names, const Checkpoint& check, const Clues& clues)
       : space_(space), element_index_(check, space, names) {
     for (const Clue& clue : clues.all)
       if (clue.wrong && !is_output(clue.buffer)) wrong_[clue.buffer][clue.offset] = &clue;
@@ -54,14 +54,14 @@ class Tracer {
 
   /// A step only read what was wrong already.
   bool reads_wrong(const Clue& clue, ClueRun& run) const {
-    if (!is_output(clue.buffer) || clue.must.kind != Who::Kind::tag) return false;
+    if (!is_output(clue.buffer) || clue.must.kind != Symbol::Kind::tag) return false;
     for (const BufferAddress& place : element_index_.of(clue.must)) {
       const auto there = wrong_.find(place.buffer);
       if (there == wrong_.end()) continue;
       const auto found = there->second.find(place.offset);
       if (found == there->second.end()) continue;
       const Clue& read = *found->second;
-      const bool untouched = read.untouched && clue.is.kind == Who::Kind::poison && clue.is.buffer == place.buffer &&
+      const bool untouched = read.untouched && clue.is.kind == Symbol::Kind::poison && clue.is.buffer == place.buffer &&
                              clue.is.offset == place.offset;
       if (!untouched && (clue.is != read.is || clue.signature != read.signature)) continue;
       run.from = place, run.follows = true;
@@ -72,11 +72,11 @@ class Tracer {
 
   /// Where its bytes lie, in another memory if they do.
   void find(const Clue& clue, ClueRun& run) const {
-    if (clue.is.kind == Who::Kind::poison) {
+    if (clue.is.kind == Symbol::Kind::poison) {
       run.from = {clue.is.buffer, clue.is.offset};
       return;
     }
-    if (clue.is.kind != Who::Kind::tag) return;
+    if (clue.is.kind != Symbol::Kind::tag) return;
     int best = -1;
     for (const BufferAddress& place : element_index_.of(clue.is)) {
       if (is_output(place.buffer) || place == BufferAddress{clue.buffer, clue.offset}) continue;
@@ -99,7 +99,7 @@ class Tracer {
 class Facts {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
-  Facts(const Scenario& scenario, const AddressSpace& space, const Names& names, bool searched)
+  Facts(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, bool searched)
       : space_(space), names_(names), seats_(scenario, space), searched_(searched) {
     called_.requests = requests_of(scenario);
     for (const Buffer& b : space.buffers()) {
@@ -123,15 +123,15 @@ class Facts {
   void add(const ClueRun& run) {
     // Where no content was meant a run may reach over several rows.
     const auto kind = run.first.must.kind;
-    if (run.bytes == 1 || kind == Who::Kind::tag || kind == Who::Kind::number) return add_row(run);
+    if (run.bytes == 1 || kind == Symbol::Kind::tag || kind == Symbol::Kind::number) return add_row(run);
     ClueRun row = run;
     for (std::int64_t done = 0; done < run.bytes; done += row.bytes) {
       row = run;
       row.first.offset += done;
       const auto seat = seats_.at({row.first.buffer, row.first.offset});
       row.bytes = seat ? std::min(seat->run, run.bytes - done) : 1;
-      if (run.is != hole) row.first.is = names_.at(run.is + static_cast<Id>(done));
-      if (run.first.is.kind == Who::Kind::poison) row.first.is.offset += done;
+      if (run.is != hole) row.first.is = names_.at(run.is + static_cast<SymbolId>(done));
+      if (run.first.is.kind == Symbol::Kind::poison) row.first.is.offset += done;
       if (row.from.buffer >= 0) row.from.offset += done;
       add_row(row);
     }
@@ -188,15 +188,15 @@ class Facts {
     facts_.push_back(std::move(fact));
   }
 
-  static int bits_of(const Who& who) {
-    return who.kind == Who::Kind::tag ? layout::bits(who.dtype) : who.kind == Who::Kind::number ? 32 : 0;
+  static int bits_of(const Symbol& who) {
+    return who.kind == Symbol::Kind::tag ? layout::bits(who.dtype) : who.kind == Symbol::Kind::number ? 32 : 0;
   }
 
-  findings::Who who(const Who& who, const Clue& clue) const {
+  findings::Who who(const Symbol& who, const Clue& clue) const {
     findings::Who out;
     switch (who.kind) {
-      case Who::Kind::tag:
-      case Who::Kind::number:
+      case Symbol::Kind::tag:
+      case Symbol::Kind::number:
         out.kind = Kind::element;
         out.byte = who.byte;
         out.times = who.power;
@@ -207,10 +207,10 @@ class Facts {
         if (who.component == layout::Component::global_scale)
           for (const ContentAxis axis : findings::per_token) out.at[axis] = findings::none;
         return out;
-      case Who::Kind::constant:
+      case Symbol::Kind::constant:
         out.kind = Kind::constant, out.value = who.byte;
         return out;
-      case Who::Kind::poison:
+      case Symbol::Kind::poison:
         out.kind = who.buffer == clue.buffer && who.offset == clue.offset ? Kind::nothing : Kind::poison;
         if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(who.buffer)];
             b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
@@ -219,14 +219,14 @@ class Facts {
           out.text = (who.offset < 0 || who.offset >= b.bytes ? "a guard of " : "") + b.memory;
         }
         return out;
-      case Who::Kind::hole:
+      case Symbol::Kind::hole:
         out.kind = Kind::nothing;
         return out;
-      case Who::Kind::nibbles:
-      case Who::Kind::code:
+      case Symbol::Kind::nibbles:
+      case Symbol::Kind::code:
         out.kind = Kind::mixed;
         return out;
-      case Who::Kind::unknown:
+      case Symbol::Kind::unknown:
         if (searched_) out.text = "that nothing here had";
         break;
     }
@@ -235,8 +235,8 @@ class Facts {
 
   /// A decoded number of the right element with a scale that is not its own.
   void compare_scales(const Clue& clue, findings::Fact& fact) const {
-    const Who &must = clue.must, &is = clue.is;
-    if (must.kind != Who::Kind::number || is.kind != Who::Kind::number || fact.is.at != fact.should.at) return;
+    const Symbol &must = clue.must, &is = clue.is;
+    if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || fact.is.at != fact.should.at) return;
     if (must.whole != is.whole) fact.is.kind = Kind::mixed;
     if (must.power != is.power || must.whole != is.whole) return;
     if (must.scale != is.scale) {
@@ -251,8 +251,8 @@ class Facts {
   /// Whose scale it is, by what differs: "head 0", "token + 1".
   std::string difference(std::uint32_t should, std::uint32_t found) const {
     if (should == 0 || found == 0) return "nothing";
-    const Who must = names_.at(should - 1), is = names_.at(found - 1);
-    if (must.kind != Who::Kind::tag || is.kind != Who::Kind::tag) return "another element";
+    const Symbol must = names_.at(should - 1), is = names_.at(found - 1);
+    if (must.kind != Symbol::Kind::tag || is.kind != Symbol::Kind::tag) return "another element";
     std::string out;
     const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
     if (is.kv != must.kv) add(is.kv == 0 ? "K" : "V");
@@ -289,7 +289,7 @@ class Facts {
   }
 
   const AddressSpace& space_;
-  const Names& names_;
+  const SymbolTable& names_;
   Seats seats_;
   bool searched_;
   findings::Names called_;
@@ -300,7 +300,7 @@ class Facts {
 
 }  // namespace
 
-bool name_declared(const Scenario& scenario, Names& names) {
+bool name_declared(const Scenario& scenario, SymbolTable& names) {
   constexpr double most = 4 << 20;    // names
   constexpr std::int64_t beyond = 2;  // blocks
   std::set<std::pair<std::string, std::uint32_t>> contents;
@@ -328,10 +328,10 @@ bool name_declared(const Scenario& scenario, Names& names) {
     for (const auto& [request, generation] : contents) {
       const Request& of = scenario.requests.at(request);
       const std::int64_t tokens = (of.tokens + slots - 1) / slots * slots + beyond * slots;
-      Who who{.kind = Who::Kind::tag,
-              .component = static_cast<layout::Component>(p[0]),
-              .dtype = dtype,
-              .generation = generation};
+      Symbol who{.kind = Symbol::Kind::tag,
+                 .component = static_cast<layout::Component>(p[0]),
+                 .dtype = dtype,
+                 .generation = generation};
       count += static_cast<double>(tokens) * static_cast<double>((p[3] - p[2]) * (p[5] - p[4]) * (p[7] - p[6])) *
                static_cast<double>((p[9] - p[8]) * layout::bits(dtype) / 8);
       if (count > most) return false;
@@ -346,7 +346,7 @@ bool name_declared(const Scenario& scenario, Names& names) {
   return true;
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
                                    const Checkpoint& check, const Clues& clues) {
   Facts facts(scenario, space, names, true);
   Tracer tracer(space, names, check, clues);
@@ -354,7 +354,7 @@ std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace&
   return facts.told();
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const Names& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
                                    const std::vector<ClueRun>& runs) {
   Facts facts(scenario, space, names, false);
   for (const ClueRun& run : runs) facts.add(run);

@@ -23,7 +23,7 @@ bool right(const scenario::Scenario& scenario) {
   using namespace scenario;
   expect_playable(scenario);
   const AddressSpace space(scenario);
-  Names names;
+  SymbolTable names;
   const Truth truth = paint(without_faults(scenario), space, names);
   const Observation seen = observe(record(scenario, space, actual_sequence(scenario)), 1, 4);
   Expectation expectation(truth, space, names, 1);

@@ -441,7 +441,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   if (!wrong_ends_) {
     auto& [begin, end] = wrong_ends_.emplace();
     for (const Clue& clue : clues().all) {
-      if (!clue.wrong || clue.must.kind != Who::Kind::tag || clue.must.component != layout::Component::data) continue;
+      if (!clue.wrong || clue.must.kind != Symbol::Kind::tag || clue.must.component != layout::Component::data) continue;
       if (!begin) begin = &clue;
       end = &clue;
     }
@@ -499,7 +499,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   const auto expected = [&](int buffer, std::int64_t offset) {
     return evidence_.names.at(evidence_.expectation.id(check, buffer, offset, evidence_.names));
   };
-  std::map<std::pair<int, std::int64_t>, Who> moved;  // the last one counts
+  std::map<std::pair<int, std::int64_t>, Symbol> moved;  // the last one counts
   const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
     moved.erase(moved.lower_bound({buffer, begin}), moved.lower_bound({buffer, begin + bytes}));
   };
@@ -511,7 +511,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
       const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
       forget(row.buffer, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
-      moved[{row.buffer, row.bit / 8}] = name_of(row);
+      moved[{row.buffer, row.bit / 8}] = symbol_of(row);
       continue;
     }
     if (op.kind != Op::Kind::copy) continue;
@@ -524,15 +524,15 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   Probed out;
   for (const auto& [place, who] : moved) {
     const BufferAddress to{place.first, place.second};
-    const Who must = expected(to.buffer, to.offset);
-    if (must.kind == Who::Kind::tag && !generations.contains(must.generation)) continue;
+    const Symbol must = expected(to.buffer, to.offset);
+    if (must.kind == Symbol::Kind::tag && !generations.contains(must.generation)) continue;
     if (!matters(check, to.buffer, to.offset)) continue;
     const auto seen = clue_at_.find(bits_at(to.buffer, to.offset));
-    const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : must;
+    const Symbol there = seen != clue_at_.end() ? clues().all[seen->second].is : must;
     // Another request's content: a later step may have put it there.
-    if (there.kind == Who::Kind::tag && !generations.contains(there.generation)) continue;
+    if (there.kind == Symbol::Kind::tag && !generations.contains(there.generation)) continue;
     // Poison has a name only where it was looked for.
-    if (there.kind == Who::Kind::unknown && (evidence_.real || who.kind != Who::Kind::tag)) continue;
+    if (there.kind == Symbol::Kind::unknown && (evidence_.real || who.kind != Symbol::Kind::tag)) continue;
     ++out.asked;
     out.agree += who == there;
   }

@@ -74,7 +74,7 @@ class HypothesisSearch {
   Locators& locators() { return common_->locators; }
   /// Names of all bytes before a step, if everything runs as written.
   const std::vector<Image>& images_before(std::size_t step);
-  Who name_before(std::size_t step, int buffer, std::int64_t offset);
+  Symbol name_before(std::size_t step, int buffer, std::int64_t offset);
   Bodies bodies() const { return base_; }
   /// With the right part of a step of which a piece is examined.
   Bodies whole(Bodies bodies) const;

@@ -35,13 +35,13 @@ void NamePlayer::until(std::size_t end) {
   }
 }
 
-Id NamePlayer::id_at(int buffer, std::int64_t offset) {
-  const Id id = images_[static_cast<std::size_t>(buffer)].at(offset);
+SymbolId NamePlayer::id_at(int buffer, std::int64_t offset) {
+  const SymbolId id = images_[static_cast<std::size_t>(buffer)].at(offset);
   return id != hole ? id : fresh_id(tape_.buffers[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
 void NamePlayer::copy(const Op& op) {
-  std::vector<Id> ids(static_cast<std::size_t>(op.n));
+  std::vector<SymbolId> ids(static_cast<std::size_t>(op.n));
   for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_buffer, op.src + i);
   for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_buffer, op.dst + i, ids[static_cast<std::size_t>(i)]);
 }
@@ -53,8 +53,8 @@ void NamePlayer::set_nibble(int buffer, std::int64_t bit, Nibble nibble) {
   set(buffer, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
 }
 
-Who name_of(const RowOp& row) {
-  return {.kind = Who::Kind::tag,
+Symbol symbol_of(const RowOp& row) {
+  return {.kind = Symbol::Kind::tag,
           .component = row.component,
           .dtype = row.dtype,
           .codes = row.content == "codes",
@@ -69,7 +69,7 @@ Who name_of(const RowOp& row) {
 
 void NamePlayer::row(const RowOp& op) {
   const int width = layout::bits(op.dtype);
-  Who who = name_of(op);
+  Symbol who = symbol_of(op);
   for (std::int64_t i = 0; i < op.count; ++i) {
     std::int64_t bit = op.bit + i * op.stride;
     who.channel = op.first + i, who.byte = 0;
@@ -84,9 +84,10 @@ void NamePlayer::row(const RowOp& op) {
 void NamePlayer::pattern(const Op& op) {
   const auto& pattern = tape_.patterns[op.extra];
   for (std::int64_t i = 0; i < op.n; ++i) {
-    Who who{.kind = Who::Kind::poison, .buffer = op.dst_buffer, .offset = op.dst + i};
-    if (!pattern.empty()) who = {.kind = Who::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
-    const Id id = names_.intern(who);
+    Symbol who{.kind = Symbol::Kind::poison, .buffer = op.dst_buffer, .offset = op.dst + i};
+    if (!pattern.empty())
+      who = {.kind = Symbol::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
+    const SymbolId id = names_.intern(who);
     if (op.src == 0)
       set(op.dst_buffer, op.dst + i, id);
     else
@@ -94,21 +95,21 @@ void NamePlayer::pattern(const Op& op) {
   }
 }
 
-std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
+std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Symbol* element) {
   if (code.buffer < 0) return 0;
   const int width = layout::bits(code.dtype);
   const std::int64_t at = byte_of(code.bit);
-  Who mixed{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}};
+  Symbol mixed{.kind = Symbol::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}};
   if (width == 4) {
     const Nibble half = names_.nibble(id_at(code.buffer, at), code.bit != at * 8);
     mixed.pieces[0] = half.byte, mixed.halves = half.high ? 1 : 0;
   } else {
     for (int i = 0; i < width / 8; ++i) mixed.pieces[static_cast<std::size_t>(i)] = id_at(code.buffer, at + i);
   }
-  Who first = names_.at(mixed.pieces[0]);
-  bool one = first.kind == Who::Kind::tag && first.dtype == code.dtype && first.byte == 0;
+  Symbol first = names_.at(mixed.pieces[0]);
+  bool one = first.kind == Symbol::Kind::tag && first.dtype == code.dtype && first.byte == 0;
   for (int i = 1; i < width / 8; ++i)
-    one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<Id>(i);
+    one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<SymbolId>(i);
   if (one && element) {
     *element = first;
     if (width == 4 && mixed.halves != 0) ++element->channel;
@@ -119,9 +120,9 @@ std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
 
 void NamePlayer::decode(const Op& op) {
   const DecodeOp& d = tape_.decodes[op.extra];
-  Who who{.dtype = d.code.dtype};
+  Symbol who{.dtype = d.code.dtype};
   who.whole = reference(d.code, &who);
-  who.kind = Who::Kind::number;
+  who.kind = Symbol::Kind::number;
   who.high_nibble_first = false;
   if (d.power > 0) who.scale = reference(d.scale, nullptr), who.global_scale = reference(d.global_scale, nullptr);
   who.power = who.scale == 0 && who.global_scale == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(d.power);

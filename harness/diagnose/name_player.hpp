@@ -10,31 +10,31 @@ namespace kvcts::scenario {
 /// Plays a tape on names, op by op.
 class NamePlayer {
  public:
-  NamePlayer(const Tape& tape, Names& names) : tape_(tape), names_(names), images_(tape.buffers.size()) {}
+  NamePlayer(const Tape& tape, SymbolTable& names) : tape_(tape), names_(names), images_(tape.buffers.size()) {}
   /// Ops before `end`.
   void until(std::size_t end);
   /// Of the tape's buffers.
   const std::vector<Image>& images() const { return images_; }
 
  private:
-  Id id_at(int buffer, std::int64_t offset);
-  void set(int buffer, std::int64_t offset, Id id) { images_[static_cast<std::size_t>(buffer)].set(offset, id); }
+  SymbolId id_at(int buffer, std::int64_t offset);
+  void set(int buffer, std::int64_t offset, SymbolId id) { images_[static_cast<std::size_t>(buffer)].set(offset, id); }
   void copy(const Op& op);
   void set_nibble(int buffer, std::int64_t bit, Nibble nibble);
   void row(const RowOp& op);
   void pattern(const Op& op);
   void decode(const Op& op);
-  /// Id + 1 of a code (Who::whole, scale, global_scale); 0: none. `element`: the element of the code, if there is exactly
+  /// Id + 1 of a code (Symbol::whole, scale, global_scale); 0: none. `element`: the element of the code, if there is exactly
   /// one.
-  std::uint32_t reference(const DecodeOp::Code& code, Who* element);
+  std::uint32_t reference(const DecodeOp::Code& code, Symbol* element);
 
   const Tape& tape_;
-  Names& names_;
+  SymbolTable& names_;
   std::vector<Image> images_;
   std::size_t next_{0};
 };
 
 /// The first code of a row.
-Who name_of(const RowOp& row);
+Symbol symbol_of(const RowOp& row);
 
 }  // namespace kvcts::scenario

@@ -59,7 +59,7 @@ const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int
     for (std::int64_t i = 0; i < Image::page; ++i) {
       const std::int64_t at = number * Image::page + i + b.guard_below;
       if (at < 0 || at >= static_cast<std::int64_t>(out.size())) continue;
-      const Id id = (*ids)[static_cast<std::size_t>(i)];
+      const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
       if (id != hole) out[static_cast<std::size_t>(at)] = names.byte(id);
     }
   }
@@ -78,23 +78,24 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int buffer,
   before.read(buffer, from, to - from, out.data() + (from - number * Image::page));
   for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
     const auto i = static_cast<std::size_t>(offset - number * Image::page);
-    if (const Id id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
+    if (const SymbolId id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
   }
   return out;
 }
 
-Id Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, Names& names) const {
+SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& names) const {
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
   const std::int64_t number = Image::page_of(offset);
   const auto found = pages.find(number);
-  const Id id = found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
+  const SymbolId id =
+      found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
   if (id != hole) return id;
-  Who who;
+  Symbol who;
   if (b.zeroed && offset >= 0 && offset < b.bytes) {
-    who.kind = Who::Kind::constant;
+    who.kind = Symbol::Kind::constant;
   } else {
-    who.kind = Who::Kind::poison;
+    who.kind = Symbol::Kind::poison;
     who.buffer = buffer;
     who.offset = offset;
   }

@@ -27,7 +27,7 @@ void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed
 /// What every byte must be, rendered pass by pass.
 class Expectation {
  public:
-  Expectation(const Truth& truth, const AddressSpace& space, const Names& names, std::uint64_t seed)
+  Expectation(const Truth& truth, const AddressSpace& space, const SymbolTable& names, std::uint64_t seed)
       : truth_(truth), space_(space), names_(names), seed_(seed) {}
 
   /// The truth's checkpoint for a check of the run; nullptr: the truth never reaches it.
@@ -36,14 +36,14 @@ class Expectation {
   const std::vector<std::uint8_t>& dense(const Checkpoint& check, int buffer, int pass);
   /// One page of a sparse buffer (`number` = offset / 4096); unwritten bytes are its poison.
   std::vector<std::uint8_t> page(const Checkpoint& check, int buffer, std::int64_t number, int pass);
-  Id id(const Checkpoint& check, int buffer, std::int64_t offset, Names& names) const;
+  SymbolId id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& names) const;
 
  private:
   Rendering& rendering(int pass);
   const Bytes& fresh(int pass);
   const Truth& truth_;
   const AddressSpace& space_;
-  const Names& names_;
+  const SymbolTable& names_;
   std::uint64_t seed_;
   std::vector<std::unique_ptr<Rendering>> renderings_;
   std::vector<std::unique_ptr<Bytes>> fresh_;

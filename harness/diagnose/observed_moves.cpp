@@ -157,7 +157,7 @@ bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
   return scenario::picked(to ? to : from, destination);
 }
 
-Element element_of(const Who& who) {
+Element element_of(const Symbol& who) {
   return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
 }
 
@@ -238,7 +238,7 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
     ObservedMove s;
     s.clue = &clue;
     const BufferAddress here{clue.buffer, clue.offset};
-    const bool content = clue.must.kind == Who::Kind::tag || clue.must.kind == Who::Kind::number;
+    const bool content = clue.must.kind == Symbol::Kind::tag || clue.must.kind == Symbol::Kind::number;
     if (a.op == Operation::put) {
       const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.buffer); });
       if (!content || clue.must.byte != 0 || clue.must.generation != r.generation || source) continue;
@@ -274,8 +274,8 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
       out.push_back(std::move(s));
       continue;
     }
-    const Who& is = clue.is;
-    const bool element = (is.kind == Who::Kind::tag || is.kind == Who::Kind::number) && is.byte == 0;
+    const Symbol& is = clue.is;
+    const bool element = (is.kind == Symbol::Kind::tag || is.kind == Symbol::Kind::number) && is.byte == 0;
     const auto accept = [&](BufferAddress place, std::int64_t odd) {
       auto found = seen_by(from, place);
       if (!found) return false;
@@ -285,10 +285,10 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
       if (!s.from || as_asked) s.from = found, s.source = place;
       return as_asked;
     };
-    if (is.kind == Who::Kind::poison && places) accept({is.buffer, is.offset}, 0);
+    if (is.kind == Symbol::Kind::poison && places) accept({is.buffer, is.offset}, 0);
     if (element && places) {
-      Who code = is;
-      code.kind = Who::Kind::tag;
+      Symbol code = is;
+      code.kind = Symbol::Kind::tag;
       const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
       code.channel -= odd;
       for (const BufferAddress& place : places->of(code)) {
@@ -327,8 +327,8 @@ const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
   std::vector<Fact> all;
   // Of scales only where nothing else is wrong.
   const auto wrong = [&](bool scales) {
-    const auto such = [&](const Who& who) {
-      return who.kind == Who::Kind::tag && (who.component != layout::Component::data) == scales;
+    const auto such = [&](const Symbol& who) {
+      return who.kind == Symbol::Kind::tag && (who.component != layout::Component::data) == scales;
     };
     return std::ranges::any_of(clues().all, [&](const Clue& c) { return c.wrong && (such(c.must) || such(c.is)); });
   };
@@ -405,8 +405,8 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
   return *known;
 }
 
-Who HypothesisSearch::name_before(std::size_t step, int buffer, std::int64_t offset) {
-  const Id id = images_before(step)[static_cast<std::size_t>(buffer)].at(offset);
+Symbol HypothesisSearch::name_before(std::size_t step, int buffer, std::int64_t offset) {
+  const SymbolId id = images_before(step)[static_cast<std::size_t>(buffer)].at(offset);
   return evidence_.names.at(
       id != hole ? id : fresh_id(evidence_.space.buffers()[static_cast<std::size_t>(buffer)], offset, evidence_.names));
 }

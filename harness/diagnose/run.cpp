@@ -77,7 +77,7 @@ std::optional<Operation> op_of(const Scenario& scenario, const std::string& step
 
 // The first wrong bytes, in words, with the owner of the data found there.
 std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
-                                   const AddressSpace& space, Names& names, const Clues& clues) {
+                                   const AddressSpace& space, SymbolTable& names, const Clues& clues) {
   std::vector<WrongByte> out;
   for (const WrongRange& range : mismatch.ranges) {
     if (out.size() == 16) break;
@@ -86,7 +86,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
     std::vector<std::uint8_t> seen(static_cast<std::size_t>(bytes)), must;
     o.bytes[0][range.check].read(range.buffer, range.begin, bytes, seen.data());
     std::int64_t offset = 0;
-    const std::string region = space.name_of({range.buffer, range.begin}, offset);
+    const std::string region = space.symbol_of({range.buffer, range.begin}, offset);
     const Buffer& b = space.buffers()[static_cast<std::size_t>(range.buffer)];
     for (std::int64_t i = 0; i < bytes; ++i) {
       if (!b.sparse) {
@@ -111,8 +111,8 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 
 // Peak memory of the search below: all passes of every check, the names in each pass, and the facts about each byte of
 // content.
-double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space, const Names& names,
-                           std::int64_t content) {
+double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space,
+                           const SymbolTable& names, std::int64_t content) {
   // Measured, rounded up: clue, observed move and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
@@ -123,19 +123,19 @@ double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, co
       if (!b.sparse) named = std::max(named, static_cast<double>(bytes.dense(b.ordinal).size()));
     }
   }
-  const double rendered = static_cast<double>(names.chunks()) * Names::chunk;
+  const double rendered = static_cast<double>(names.chunks()) * SymbolTable::chunk;
   return naming_passes * (2 * kept + rendered) + per_named * named +
          per_clue * static_cast<double>(content + mismatch.wrong_bytes);
 }
 
-std::int64_t content_of(const Expectation& expectation, const Names& names) {
+std::int64_t content_of(const Expectation& expectation, const SymbolTable& names) {
   std::int64_t out = 0;
   const Checkpoint* end = expectation.at("");
   if (end == nullptr) return 0;
   for (const Image& image : end->images) {
     for (const auto& [number, ids] : image.pages())
       out += std::count_if(ids->begin(), ids->end(),
-                           [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
+                           [&](SymbolId id) { return id != hole && names.at(id).kind != Symbol::Kind::poison; });
   }
   return out;
 }
@@ -147,7 +147,7 @@ struct Held {
   Mismatch mismatch;
   std::int64_t content{0};
   Clues clues;
-  Held(Truth of, const AddressSpace& space, const Names& names, std::uint64_t seed)
+  Held(Truth of, const AddressSpace& space, const SymbolTable& names, std::uint64_t seed)
       : truth(std::move(of)), expectation(truth, space, names, seed) {}
   Held(const Held&) = delete;
   /// The check that the clues are of; null: no byte is wrong, or the truth never reaches it.
@@ -158,8 +158,8 @@ struct Held {
 
 /// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
 /// themselves, as a later step has a place among them.
-std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const AddressSpace& space, Names& names,
-                                 const Observation& seen, std::uint64_t seed) {
+std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const AddressSpace& space,
+                                 SymbolTable& names, const Observation& seen, std::uint64_t seed) {
   Scenario part = without_faults(scenario);
   const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
   if (stopped == part.steps.end()) return nullptr;
@@ -193,7 +193,7 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Addr
 
 void expect_playable(const Scenario& scenario) {
   const AddressSpace space(scenario);
-  Names names;
+  SymbolTable names;
   paint(without_faults(scenario), space, names);
   record(scenario, space, actual_sequence(scenario));
 }
@@ -205,7 +205,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
   };
   const auto begin = clock::now();
   const AddressSpace space(scenario);
-  Names names;
+  SymbolTable names;
   Held whole(paint(without_faults(scenario), space, names), space, names, seed);
   const Tape tape = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(tape, seed, deciding_passes(scenario), mover);

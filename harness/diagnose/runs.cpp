@@ -31,27 +31,27 @@ class Homes {
   Homes(const Checkpoint& check, const AddressSpace& space) : space_(space), images_(check.images) {
     for (const Buffer& b : space.buffers()) {
       if (b.side == "output") continue;
-      Id last = 0;
+      SymbolId last = 0;
       for (const auto& [number, ids] : images_[static_cast<std::size_t>(b.ordinal)].pages()) {
         for (std::int64_t i = 0; i < Image::page; ++i) {
-          const Id id = (*ids)[static_cast<std::size_t>(i)];
-          const bool begins = id != hole && (id != last + 1 || id % Names::chunk == 0);
+          const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
+          const bool begins = id != hole && (id != last + 1 || id % SymbolTable::chunk == 0);
           last = id;
           if (!begins) continue;
-          auto& places = places_[id / Names::chunk];
-          const BufferAddress place{b.ordinal, number * Image::page + i - id % Names::chunk};
+          auto& places = places_[id / SymbolTable::chunk];
+          const BufferAddress place{b.ordinal, number * Image::page + i - id % SymbolTable::chunk};
           if (places.size() < 8 && (places.empty() || places.back() != place)) places.push_back(place);
         }
       }
     }
   }
   /// In another memory than `but`, if there is one.
-  BufferAddress of(Id id, int but) const {
+  BufferAddress of(SymbolId id, int but) const {
     BufferAddress best;
-    const auto found = places_.find(id / Names::chunk);
+    const auto found = places_.find(id / SymbolTable::chunk);
     if (found == places_.end()) return best;
     for (BufferAddress place : found->second) {
-      place.offset += id % Names::chunk;
+      place.offset += id % SymbolTable::chunk;
       if (images_[static_cast<std::size_t>(place.buffer)].at(place.offset) != id) continue;
       const bool elsewhere = memory(place.buffer) != memory(but);
       if (best.buffer < 0 || elsewhere) best = place;
@@ -70,7 +70,7 @@ class Homes {
 class Walk {
  public:
   Walk(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
-       const Names& names, std::uint64_t seed)
+       const SymbolTable& names, std::uint64_t seed)
       : o_(observation),
         space_(space),
         names_(names),
@@ -127,7 +127,7 @@ class Walk {
       until = inside ? ranges[range].second : range < ranges.size() ? ranges[range].first : found.end();
       return inside;
     };
-    const std::vector<Id>* page = nullptr;
+    const std::vector<SymbolId>* page = nullptr;
     std::int64_t page_number = INT64_MIN;
     const auto id_at = [&](std::int64_t at) {
       const std::int64_t number = Image::page_of(at);
@@ -138,11 +138,11 @@ class Walk {
       return page == nullptr ? hole : (*page)[static_cast<std::size_t>(at - number * Image::page)];
     };
     for (std::int64_t at = found.begin; at < found.end();) {
-      const Id must = id_at(at);
+      const SymbolId must = id_at(at);
       std::int64_t row = at + 1;  // end of the row, or of the hole
-      const bool alike = must == hole || names_.at(must).kind == Who::Kind::constant;
-      const auto goes_on = [&](Id next) {
-        return alike ? next == must : next == must + (row - at) && next % Names::chunk != 0;
+      const bool alike = must == hole || names_.at(must).kind == Symbol::Kind::constant;
+      const auto goes_on = [&](SymbolId next) {
+        return alike ? next == must : next == must + (row - at) && next % SymbolTable::chunk != 0;
       };
       while (row < found.end() && goes_on(id_at(row))) ++row;
       std::int64_t until = 0;
@@ -160,15 +160,15 @@ class Walk {
     }
   }
 
-  void add(const Found& found, std::int64_t at, std::int64_t end, Id must, bool wrong) {
+  void add(const Found& found, std::int64_t at, std::int64_t end, SymbolId must, bool wrong) {
     ClueRun run;
     run.first.buffer = found.buffer, run.first.offset = at, run.first.wrong = wrong;
     run.first.must = names_.at(must);
     const auto kind = run.first.must.kind;
-    const bool content = kind == Who::Kind::tag || kind == Who::Kind::number;
+    const bool content = kind == Symbol::Kind::tag || kind == Symbol::Kind::number;
     if (!wrong && !content) return;
     run.bytes = end - at;
-    if (content) run.channels = names_.at(must + static_cast<Id>(run.bytes) - 1).channel - run.first.must.channel + 1;
+    if (content) run.channels = names_.at(must + static_cast<SymbolId>(run.bytes) - 1).channel - run.first.must.channel + 1;
     run.first.is = run.first.must;
     if (wrong && !at_sight(found, run)) wanted_.push_back({runs_.size(), view(found), at - found.begin, run.bytes});
     if (wrong) must_.emplace(runs_.size(), must);
@@ -195,18 +195,18 @@ class Walk {
     if (!std::ranges::all_of(first, [&](std::uint8_t byte) { return byte == first[0]; }) ||
         !std::ranges::equal(first, second))
       return false;
-    run.first.is.kind = Who::Kind::constant, run.first.is.byte = first[0];
+    run.first.is.kind = Symbol::Kind::constant, run.first.is.byte = first[0];
     return true;
   }
 
   void look_up() {
-    // Names by Id, and what was in every memory before.
-    std::vector<std::uint8_t> stream(names_.chunks() * Names::chunk);
+    // Names by SymbolId, and what was in every memory before.
+    std::vector<std::uint8_t> stream(names_.chunks() * SymbolTable::chunk);
     std::vector<bool> issued(stream.size());
     Rendering rendering(names_, space_.buffers(), seed_, 0);
-    names_.each([&](Id id) {
+    names_.each([&](SymbolId id) {
       const auto kind = names_.at(id).kind;
-      if (kind != Who::Kind::tag && kind != Who::Kind::number && kind != Who::Kind::nibbles) return;
+      if (kind != Symbol::Kind::tag && kind != Symbol::Kind::number && kind != Symbol::Kind::nibbles) return;
       stream[id] = rendering.byte(id), issued[id] = true;
     });
     std::vector<std::vector<std::uint8_t>> poison;
@@ -229,8 +229,8 @@ class Walk {
       if (!issued[static_cast<std::size_t>(at)]) return {};
       const ClueRun& run = runs_[stretch.number];
       const std::int64_t ahead = stretch.at + found_begin(stretch) - run.first.offset;
-      const bool same_row = names_.at(static_cast<Id>(at)).channel == run.first.must.channel + ahead;
-      return {Names::chunk - at % Names::chunk, same_row ? 2 : 1};
+      const bool same_row = names_.at(static_cast<SymbolId>(at)).channel == run.first.must.channel + ahead;
+      return {SymbolTable::chunk - at % SymbolTable::chunk, same_row ? 2 : 1};
     };
     std::vector<ClueRun> rest;
     std::vector<bool> done(runs_.size());
@@ -239,31 +239,32 @@ class Walk {
       const std::int64_t offset = piece.at + found_begin(piece), ahead = offset - whole.first.offset;
       ClueRun run = whole;
       run.first.offset = offset, run.bytes = piece.bytes;
-      const Id must = must_.at(piece.number);
+      const SymbolId must = must_.at(piece.number);
       const auto kind = whole.first.must.kind;
-      if (kind == Who::Kind::tag || kind == Who::Kind::number) {
-        run.first.must = names_.at(must + static_cast<Id>(ahead));
-        run.channels = names_.at(must + static_cast<Id>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
+      if (kind == Symbol::Kind::tag || kind == Symbol::Kind::number) {
+        run.first.must = names_.at(must + static_cast<SymbolId>(ahead));
+        run.channels = names_.at(must + static_cast<SymbolId>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
       }
       run.first.is = {};
       if (piece.source == 0) {
-        run.is = static_cast<Id>(piece.from);
+        run.is = static_cast<SymbolId>(piece.from);
         run.first.is = names_.at(run.is);
-        run.from = homes_.of(static_cast<Id>(piece.from), whole.first.buffer);
+        run.from = homes_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
       } else if (piece.source > 0) {
         run.from = begins[static_cast<std::size_t>(piece.source) - 1];
         run.from.offset += piece.from;
-        run.first.is.kind = Who::Kind::poison;
+        run.first.is.kind = Symbol::Kind::poison;
         run.first.is.buffer = run.from.buffer, run.first.is.offset = run.from.offset;
       }
-      if (buffer(whole.first.buffer).side == "output" && (kind == Who::Kind::tag)) read(run, must + static_cast<Id>(ahead));
+      if (buffer(whole.first.buffer).side == "output" && (kind == Symbol::Kind::tag))
+        read(run, must + static_cast<SymbolId>(ahead));
       done[piece.number] = true;
       rest.push_back(std::move(run));
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       ClueRun& run = runs_[i];
       if (done[i]) continue;
-      if (run.first.wrong && run.first.must.kind == Who::Kind::tag && buffer(run.first.buffer).side == "output")
+      if (run.first.wrong && run.first.must.kind == Symbol::Kind::tag && buffer(run.first.buffer).side == "output")
         read(run, must_.at(i));
       rest.push_back(std::move(run));
     }
@@ -274,7 +275,7 @@ class Walk {
   std::int64_t found_begin(const findings::Stretch& stretch) const { return begins_.at(stretch.file.data()); }
 
   /// A step that read what was wrong already.
-  void read(ClueRun& run, Id must) const {
+  void read(ClueRun& run, SymbolId must) const {
     const BufferAddress there = homes_.of(must, run.first.buffer);
     if (there.buffer < 0) return;
     const auto wrong = wrong_.find(there.buffer);
@@ -290,7 +291,7 @@ class Walk {
 
   const Observation& o_;
   const AddressSpace& space_;
-  const Names& names_;
+  const SymbolTable& names_;
   std::uint64_t seed_;
   std::size_t number_;
   const Checkpoint& check_;
@@ -300,13 +301,13 @@ class Walk {
   std::unordered_map<const std::uint8_t*, std::int64_t> begins_;  ///< by the bytes of a Found
   std::vector<ClueRun> runs_;
   std::vector<findings::Stretch> wanted_;
-  std::unordered_map<std::size_t, Id> must_;  ///< of wrong runs
+  std::unordered_map<std::size_t, SymbolId> must_;  ///< of wrong runs
 };
 
 }  // namespace
 
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const AddressSpace& space, const Names& names, std::uint64_t seed) {
+                             const AddressSpace& space, const SymbolTable& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
   return Walk(observation, mismatch, expectation, space, names, seed).runs();
 }

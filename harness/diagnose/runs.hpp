@@ -12,7 +12,7 @@ namespace kvcts::scenario {
 struct ClueRun {
   Clue first;
   std::int64_t bytes{1}, channels{1};
-  Id is{hole};           ///< of the first byte that is there; hole: all are like the first, or poison
+  SymbolId is{hole};     ///< of the first byte that is there; hole: all are like the first, or poison
   BufferAddress from{};  ///< holds the same bytes, in another memory if there is one; buffer -1: none, or not known
   bool follows{false};   ///< in what a step read: what lies, wrongly, at `from`
 };
@@ -20,6 +20,6 @@ struct ClueRun {
 /// At the first check with wrong bytes, by buffer and offset. Looks up wrong bytes by their values in one pass over the
 /// names; a code that lies alone, among others, is unknown. Empty: more than two million runs.
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const AddressSpace& space, const Names& names, std::uint64_t seed);
+                             const AddressSpace& space, const SymbolTable& names, std::uint64_t seed);
 
 }  // namespace kvcts::scenario

@@ -30,7 +30,7 @@ using Words = std::vector<std::string>;
 /// As it is said of a case that is too large for clues.
 std::vector<Finding> found_in_runs(const Scenario& scenario) {
   const AddressSpace space(scenario);
-  Names names;
+  SymbolTable names;
   const Truth truth = paint(without_faults(scenario), space, names);
   Expectation expectation(truth, space, names, 1);
   const Tape tape = record(scenario, space, actual_sequence(scenario));

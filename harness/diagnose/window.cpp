@@ -76,37 +76,37 @@ std::string Seats::words_beyond(BufferAddress place) const {
 
 // ---- who -----------------------------------------------------------------------------------------------------------
 
-Teller::Teller(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check)
+Teller::Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check)
     : space_(space), names_(names), seats_(scenario, space), element_index_(check, space, names) {}
 
-Provenance Teller::tell(const Who& who, int buffer) const {
+Provenance Teller::tell(const Symbol& who, int buffer) const {
   Provenance out;
   switch (who.kind) {
-    case Who::Kind::unknown:
+    case Symbol::Kind::unknown:
       return out;
-    case Who::Kind::constant:
+    case Symbol::Kind::constant:
       out.kind = Kind::constant, out.value = who.byte;
       return out;
-    case Who::Kind::poison:
+    case Symbol::Kind::poison:
       out.kind = Kind::poison;
       out.region = space_.buffers().at(static_cast<std::size_t>(who.buffer)).name;
       out.offset = out.last_offset = who.offset;
       return out;
-    case Who::Kind::tag:
-    case Who::Kind::number:
+    case Symbol::Kind::tag:
+    case Symbol::Kind::number:
       break;
     default:
       out.kind = Kind::other, out.text = words(who, space_.buffers());
       return out;
   }
   out.kind = Kind::element;
-  out.component = who.kind == Who::Kind::number               ? "number of"
+  out.component = who.kind == Symbol::Kind::number            ? "number of"
                   : who.component == layout::Component::data  ? ""
                   : who.component == layout::Component::scale ? "scale"
                                                               : "global scale";
   out.kv = who.kv, out.layer = who.layer, out.head = who.head, out.token = who.token, out.generation = who.generation;
   out.channel = who.channel;
-  out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
+  out.last_channel = who.channel + (who.kind == Symbol::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
   // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
   for (const BufferAddress& place : element_index_.of(who)) {
@@ -152,7 +152,7 @@ int buffer_of(const AddressSpace& space, const std::string& region) {
 
 std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
   const AddressSpace space(scenario);
-  Names names;
+  SymbolTable names;
   const Truth truth = paint(without_faults(scenario), space, names);
   const Tape tape = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(tape, seed, naming_passes);
@@ -177,19 +177,19 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
   }
   const Checkpoint* check = expectation.at(seen.checks[at]);
   if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
-  const Namer namer(seen, names, space, seed);
+  const SymbolResolver resolver(seen, names, space, seed);
   const Teller teller(scenario, space, names, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
   for (int pass = 0; pass < naming_passes; ++pass)
     renderings.push_back(std::make_unique<Rendering>(names, space.buffers(), seed, pass));
   std::vector<Stretch> out;
   for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
-    const Id must = expectation.id(*check, buffer, offset, names);
+    const SymbolId must = expectation.id(*check, buffer, offset, names);
     Stretch byte{offset,
                  1,
                  teller.seats().words_at({buffer, offset}),
                  teller.tell(names.at(must), buffer),
-                 teller.tell(namer.who(at, buffer, offset), buffer),
+                 teller.tell(resolver.who(at, buffer, offset), buffer),
                  false};
     for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
       byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(buffer, offset) !=
@@ -203,7 +203,7 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 // ---- drawings ------------------------------------------------------------------------------------------------------
 
-json moves_of(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check,
+json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check,
               const Clues& clues) {
   constexpr std::size_t most = 96, before = 8;
   const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
@@ -224,7 +224,7 @@ json moves_of(const Scenario& scenario, const AddressSpace& space, const Names& 
   json moves = json::array();
   for (std::size_t i = begin; i < end; ++i) {
     std::int64_t offset = 0;
-    const std::string region = space.name_of({first->buffer, runs[i].offset}, offset);
+    const std::string region = space.symbol_of({first->buffer, runs[i].offset}, offset);
     all -= runs[i].bytes;
     moves.push_back({{"region", region},
                      {"offset", offset},

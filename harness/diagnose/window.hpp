@@ -39,13 +39,13 @@ class Seats {
 /// in the truth, a producer's before others).
 class Teller {
  public:
-  Teller(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check);
-  Provenance tell(const Who& who, int buffer) const;
+  Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check);
+  Provenance tell(const Symbol& who, int buffer) const;
   const Seats& seats() const { return seats_; }
 
  private:
   const AddressSpace& space_;
-  const Names& names_;
+  const SymbolTable& names_;
   Seats seats_;
   ElementIndex element_index_;
 };
@@ -68,7 +68,7 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.
-nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const Names& names, const Checkpoint& check,
-                        const Clues& clues);
+nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
+                        const Checkpoint& check, const Clues& clues);
 
 }  // namespace kvcts::scenario

@@ -297,7 +297,7 @@ def all_rooms() -> list[str]:
 
 
 def room_of(path: str) -> str | None:
-    """The room whose tests cover a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store.
+    """The room whose tests cover a file: harness/scene/symbols.cpp -> scene, harness/run/store/db.cpp -> run/store.
     None: no particular one."""
     if path.startswith("cases/") and path.endswith((".yaml", ".json")):
         return "case/catalogue"

@@ -210,7 +210,7 @@ std::vector<BufferAddress> AddressSpace::places(const View& view, const layout::
   return out;
 }
 
-std::string AddressSpace::name_of(BufferAddress place, std::int64_t& offset) const {
+std::string AddressSpace::symbol_of(BufferAddress place, std::int64_t& offset) const {
   const Spot* best = nullptr;
   for (const Spot& spot : spots_) {
     if (spot.place.buffer != place.buffer || place.offset < spot.place.offset ||

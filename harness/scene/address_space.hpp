@@ -55,7 +55,7 @@ class AddressSpace {
   /// from there.
   std::vector<BufferAddress> places(const View& view, const layout::Cache& cache) const;
   /// "P/kv.L0" for a place in a pool, with the offset from there; the buffer's name elsewhere.
-  std::string name_of(BufferAddress place, std::int64_t& offset) const;
+  std::string symbol_of(BufferAddress place, std::int64_t& offset) const;
   /// The first offset after a place where another name may begin; at the latest, the end of its buffer.
   std::int64_t name_end(BufferAddress place) const;
 

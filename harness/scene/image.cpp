@@ -15,27 +15,27 @@ Image& Image::operator=(const Image& other) {
   return *this;
 }
 
-Id Image::at(std::int64_t offset) const {
+SymbolId Image::at(std::int64_t offset) const {
   const std::int64_t number = page_of(offset);
   const auto found = pages_.find(number);
   return found == pages_.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * page)];
 }
 
-void Image::set(std::int64_t offset, Id id) {
+void Image::set(std::int64_t offset, SymbolId id) {
   const std::int64_t number = page_of(offset);
   if (last_ == pages_.end() || last_->first != number) last_ = pages_.try_emplace(number).first;
   auto& ids = last_->second;
   if (!ids) {
-    ids = std::make_shared<std::vector<Id>>(static_cast<std::size_t>(page), hole);
+    ids = std::make_shared<std::vector<SymbolId>>(static_cast<std::size_t>(page), hole);
   } else if (ids.use_count() > 1) {
-    ids = std::make_shared<std::vector<Id>>(*ids);
+    ids = std::make_shared<std::vector<SymbolId>>(*ids);
   }
   (*ids)[static_cast<std::size_t>(offset - number * page)] = id;
 }
 
-Id fresh_id(const Buffer& buffer, std::int64_t offset, Names& names) {
-  if (buffer.zeroed && offset >= 0 && offset < buffer.bytes) return names.intern({.kind = Who::Kind::constant});
-  return names.intern({.kind = Who::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
+SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& names) {
+  if (buffer.zeroed && offset >= 0 && offset < buffer.bytes) return names.intern({.kind = Symbol::Kind::constant});
+  return names.intern({.kind = Symbol::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
 }
 
 void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out) {
@@ -49,7 +49,7 @@ void render(const Image& image, const Buffer& buffer, Rendering& names, std::int
        ++p) {
     const std::int64_t begin = p->first * Image::page;
     for (std::int64_t i = std::max(begin, offset); i < std::min(begin + Image::page, end); ++i) {
-      const Id id = (*p->second)[static_cast<std::size_t>(i - begin)];
+      const SymbolId id = (*p->second)[static_cast<std::size_t>(i - begin)];
       if (id != hole) out[static_cast<std::size_t>(i - offset)] = names.byte(id);
     }
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "scene/address_space.hpp"
-#include "scene/who.hpp"
+#include "scene/symbols.hpp"
 
 namespace kvcts::scenario {
 
@@ -18,15 +18,15 @@ class Image {
   static constexpr std::int64_t page = 4096;
   /// Number of the page of an offset, also of one in a lower guard.
   static std::int64_t page_of(std::int64_t offset);
-  using Pages = std::map<std::int64_t, std::shared_ptr<std::vector<Id>>>;
+  using Pages = std::map<std::int64_t, std::shared_ptr<std::vector<SymbolId>>>;
 
   Image() = default;
   Image(const Image& other) : pages_(other.pages_) {}
   Image& operator=(const Image& other);
 
   /// hole: never written, so it equals fresh_id().
-  Id at(std::int64_t offset) const;
-  void set(std::int64_t offset, Id id);
+  SymbolId at(std::int64_t offset) const;
+  void set(std::int64_t offset, SymbolId id);
   /// Number of the page (offset / page, rounded down) -> its Ids.
   const Pages& pages() const { return pages_; }
 
@@ -36,7 +36,7 @@ class Image {
 };
 
 /// What a byte is before the first write: poison, or zero where the memory holds zeros.
-Id fresh_id(const Buffer& buffer, std::int64_t offset, Names& names);
+SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& names);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
 void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
 

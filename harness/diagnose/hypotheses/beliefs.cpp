@@ -44,9 +44,9 @@ std::vector<std::pair<std::string, Uses>> circles(const HypothesisSearch& w, con
     add("for " + request + ": ", [&](const Use& u) { return w.action(u.step).request == request; });
   if (all.size() <= 8) {
     for (const Use& use : all)
-      add("but in " + name_of(w, use.step) + ": ", [&](const Use& u) { return u.step != use.step; });
+      add("but in " + symbol_of(w, use.step) + ": ", [&](const Use& u) { return u.step != use.step; });
     for (const Use& use : all)
-      add("from " + name_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
+      add("from " + symbol_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
   }
   std::erase_if(out, [](const auto& circle) { return circle.second.size() < 2; });  // one step: a separate generator
   return out;

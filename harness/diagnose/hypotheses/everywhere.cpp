@@ -31,8 +31,9 @@ std::int64_t shift_of(HypothesisSearch& w, bool at_source) {
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong || left-- == 0) continue;
     for (const BufferAddress& q : w.element_index().of(clue.must)) {
-      if (clue.is.kind == Who::Kind::poison && at_source && clue.is.buffer == q.buffer) ++votes[clue.is.offset - q.offset];
-      if (clue.is.kind != Who::Kind::tag) continue;
+      if (clue.is.kind == Symbol::Kind::poison && at_source && clue.is.buffer == q.buffer)
+        ++votes[clue.is.offset - q.offset];
+      if (clue.is.kind != Symbol::Kind::tag) continue;
       for (const BufferAddress& p : w.element_index().of(clue.is)) {
         if (at_source && p.buffer == q.buffer) ++votes[p.offset - q.offset];
         if (!at_source && p.buffer == clue.buffer) ++votes[clue.offset - p.offset];

@@ -24,16 +24,16 @@ void generate_extra(HypothesisSearch& w) {
     const auto here = [&](FaultClass fault_class, const std::string& words, const Action& extra) {
       Bodies bodies = w.bodies();
       bodies[i] = {extra};
-      w.attempt(fault_class, words + " in " + name_of(w, i) + ", where nothing was meant", std::move(bodies));
+      w.attempt(fault_class, words + " in " + symbol_of(w, i) + ", where nothing was meant", std::move(bodies));
     };
     for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
       const Action& other = w.action(j);
       if (other.op == Operation::move || other.op == Operation::get)
-        here(FaultClass::stale_block, name_of(w, j) + " happened again", other);
+        here(FaultClass::stale_block, symbol_of(w, j) + " happened again", other);
       if (other.op != Operation::put) continue;
       for (const auto& [request, declared] : w.scenario().requests) {
         here(request == other.request ? FaultClass::stale_block : FaultClass::wrong_block_id,
-             "the object of " + name_of(w, j) + " was loaded for request " + request, load_of(other, request));
+             "the object of " + symbol_of(w, j) + " was loaded for request " + request, load_of(other, request));
       }
     }
   }

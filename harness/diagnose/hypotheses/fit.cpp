@@ -252,7 +252,7 @@ void generate_fits(HypothesisSearch& w) {
           w.penalty(numbers > 2 ? many_numbers : 0);
           Action body = a;
           (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
-          w.attempt(fault_class, name_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
+          w.attempt(fault_class, symbol_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
           // The same belief in every step that touches the memory, or in those that do the same with it.
           Bodies all = w.bodies(), alike = w.bodies();
           for (std::size_t k = 0; k < all.size(); ++k) {

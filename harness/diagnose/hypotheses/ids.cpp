@@ -56,7 +56,7 @@ void generate_narrow_ids(HypothesisSearch& w, std::size_t i) {
     w.attempt(FaultClass::int32_overflow,
               "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) +
                   (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
-                  name_of(w, i),
+                  symbol_of(w, i),
               i, body);
   };
   for (const Narrow& narrow : from) attempt(&narrow, nullptr);
@@ -129,13 +129,13 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
                                                      : shape.channels;
     for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
     body.pick.*member = from;
-    w_.attempt(class_of(mapping), instead_of(what, from, all) + " in " + name_of(w_, i_), i_, body);
+    w_.attempt(class_of(mapping), instead_of(what, from, all) + " in " + symbol_of(w_, i_), i_, body);
     return;
   }
   for (const auto& [destination, source] : mapping) to.push_back(destination), from.push_back(source);
   body.pick.*member = from;
   body.pick_to.*member = to;
-  w_.attempt(class_of(mapping), went_to(what, from, to) + " in " + name_of(w_, i_), i_, body);
+  w_.attempt(class_of(mapping), went_to(what, from, to) + " in " + symbol_of(w_, i_), i_, body);
 }
 
 void OtherIds::axes() {
@@ -189,7 +189,7 @@ void OtherIds::list(bool at_source, const Ids& table, const Ids& ids, const std:
   const bool old = outdated(w_, i_, memory, ids, table);
   w_.attempt(old ? FaultClass::stale_block : FaultClass::wrong_block_id,
              "blocks " + list_words(ids) + " instead of " + list_words(table) + " of " + memory +
-                 (old ? " (those of an older table)" : why) + " in " + name_of(w_, i_),
+                 (old ? " (those of an older table)" : why) + " in " + symbol_of(w_, i_),
              i_, with(at_source, ids));
 }
 
@@ -273,8 +273,8 @@ void OtherIds::lists() {
     for (std::size_t k = 1; k < ids->size(); ++k) {
       w_.attempt(
           FaultClass::truncated,
-          "only the first " + std::to_string(k) + " blocks of " + memory_of(views(at_source)) + " in " + name_of(w_, i_), i_,
-          with(at_source, {ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(k)}));
+          "only the first " + std::to_string(k) + " blocks of " + memory_of(views(at_source)) + " in " + symbol_of(w_, i_),
+          i_, with(at_source, {ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(k)}));
     }
   }
 }
@@ -287,7 +287,7 @@ void OtherIds::other_tables() {
       if (p == memory_of(a_.from) || q == memory_of(a_.to) || p == q) continue;
       Action body = a_;
       body.from_blocks = from, body.to_blocks = to;
-      w_.attempt(FaultClass::wrong_block_id, "blocks of " + p + " and " + q + " in " + name_of(w_, i_), i_, body);
+      w_.attempt(FaultClass::wrong_block_id, "blocks of " + p + " and " + q + " in " + symbol_of(w_, i_), i_, body);
     }
   }
 }
@@ -301,14 +301,14 @@ void OtherIds::wide_entries() {
   Action body = a_;
   body.pick.tokens = from;
   if (a_.op == Operation::move) body.pick_to.tokens = to;
-  w_.attempt(FaultClass::dtype_reinterpreted, "positions of 64 bits read as positions of 32 in " + name_of(w_, i_), i_,
+  w_.attempt(FaultClass::dtype_reinterpreted, "positions of 64 bits read as positions of 32 in " + symbol_of(w_, i_), i_,
              body);
   for (const bool at_source : {true, false}) {
     const auto table = views(at_source).empty() ? std::nullopt : table_of(w_, i_, a_.request, memory_of(views(at_source)));
     if (!table || table->size() < 2) continue;
     Ids ids;
     for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
-    w_.attempt(FaultClass::dtype_reinterpreted, "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_,
+    w_.attempt(FaultClass::dtype_reinterpreted, "block ids of 64 bits read as ids of 32 in " + symbol_of(w_, i_), i_,
                with(at_source, std::move(ids)));
   }
 }

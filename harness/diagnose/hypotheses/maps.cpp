@@ -91,7 +91,7 @@ void generate_variants(HypothesisSearch& w,
             used = used ? used : other;
           }
           if (used)
-            w.attempt(used->fault_class, name_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
+            w.attempt(used->fault_class, symbol_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
         }
       }
     }
@@ -115,7 +115,7 @@ void generate_larger_blocks(HypothesisSearch& w) {
       if (tokens <= request->tokens) continue;
       body.pick.tokens.emplace();
       for (std::int64_t t = 0; t < tokens; ++t) body.pick.tokens->push_back(request->first_token + t);
-      w.attempt(FaultClass::wrong_block_size, name_of(w, i) + ": whole blocks moved, with " + there.words, i, body);
+      w.attempt(FaultClass::wrong_block_size, symbol_of(w, i) + ": whole blocks moved, with " + there.words, i, body);
     }
   }
 }
@@ -150,7 +150,7 @@ void generate_arithmetic(HypothesisSearch& w) {
               }
               w.attempt(FaultClass::int32_overflow,
                         std::string("addresses computed in ") + std::to_string(bits) + " bits (" +
-                            (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + name_of(w, i),
+                            (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + symbol_of(w, i),
                         i, body);
             }
           }
@@ -168,7 +168,7 @@ void generate_arithmetic(HypothesisSearch& w) {
           for (View& view : body.to) view.align = align;
         }
         w.attempt(FaultClass::misaligned,
-                  "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i, body);
+                  "addresses rounded down to " + std::to_string(align) + " bytes in " + symbol_of(w, i), i, body);
       }
     }
   }
@@ -183,14 +183,14 @@ void generate_offsets(HypothesisSearch& w) {
     std::int64_t budget = 2000;
     for (const Clue& clue : w.clues().all) {
       if (!clue.wrong || --budget < 0) continue;
-      if (clue.is.kind == Who::Kind::tag) {
+      if (clue.is.kind == Symbol::Kind::tag) {
         for (const BufferAddress& p : w.element_index().of(clue.is)) {
           for (const BufferAddress& q : w.element_index().of(clue.must)) {
             if (p.buffer == q.buffer && p.offset != q.offset) ++at_source[p.offset - q.offset];
           }
           if (p.buffer == clue.buffer && p.offset != clue.offset) ++at_destination[clue.offset - p.offset];
         }
-      } else if (clue.is.kind == Who::Kind::poison) {
+      } else if (clue.is.kind == Symbol::Kind::poison) {
         for (const BufferAddress& q : w.element_index().of(clue.must)) {
           if (clue.is.buffer == q.buffer && clue.is.offset != q.offset) ++at_source[clue.is.offset - q.offset];
         }
@@ -219,11 +219,11 @@ void generate_offsets(HypothesisSearch& w) {
         for (View& view : views) view.offset += shift;
         const bool wraps = shift % (std::int64_t{1} << 31) == 0;
         w.attempt(wraps ? FaultClass::int32_overflow : FaultClass::wrong_stride,
-                  "addresses " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+                  "addresses " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i, body);
         body = a;
         auto& scaled = source ? body.from : body.to;
         for (View& view : scaled) view.scale_offset += shift;
-        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i,
+        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i,
                   body);
       }
     }
@@ -347,7 +347,7 @@ void generate_scales(HypothesisSearch& w) {
         if (ends & 2) {
           for (View& view : body.to) view.scale_offset += shift;
         }
-        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i,
+        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i,
                   body);
       }
     }

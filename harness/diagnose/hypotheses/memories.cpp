@@ -73,7 +73,7 @@ void generate_memories(HypothesisSearch& w) {
           // From where it goes to: nothing would happen, and only the number of bytes moved tells it from that.
           if (!w.counted() && (at_source ? memory_of(a.to) : memory_of(a.from)) == name) continue;
           const std::string was = memory_of(views[v]);
-          const std::string words = name + " instead of " + was + " in " + name_of(w, i);
+          const std::string words = name + " instead of " + was + " in " + symbol_of(w, i);
           Action body = a;
           View& view = (at_source ? body.from : body.to)[v];
           // The other memory in its own layout, or its bytes through this one's, with coordinates as here.
@@ -108,7 +108,7 @@ void generate_memories(HypothesisSearch& w) {
           View only = memory.view;
           only.of = name;
           all = {only};
-          w.attempt(FaultClass::head_shard_mapping, "only " + name + " in " + name_of(w, i), i, body);
+          w.attempt(FaultClass::head_shard_mapping, "only " + name + " in " + symbol_of(w, i), i, body);
         }
       }
     }
@@ -118,13 +118,13 @@ void generate_memories(HypothesisSearch& w) {
       body.request = name;
       const FaultClass fault_class =
           longer_or_shorter(w.scenario().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
-      w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
+      w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + symbol_of(w, i), i, body);
       if (a.op == Operation::write) {
         body = a;
         body.generation = other.generation;
         w.penalty(mixed);
-        w.attempt(FaultClass::stale_block, "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i),
-                  i, body);
+        w.attempt(FaultClass::stale_block,
+                  "content of " + name + " in the blocks of " + a.request + " in " + symbol_of(w, i), i, body);
         w.penalty(0);
       }
     }

@@ -41,7 +41,7 @@ void attempt_cut(HypothesisSearch& w, std::size_t step, const Divider& cut, Faul
     keep_only(body, cut.picks, values);
     bodies[step].push_back(body);
   }
-  w.attempt(fault_class, words + " in " + name_of(w, step), std::move(bodies));
+  w.attempt(fault_class, words + " in " + symbol_of(w, step), std::move(bodies));
 }
 
 // A separate block table for each layer, K and V, or head.
@@ -134,7 +134,7 @@ void generate_regions(HypothesisSearch& w, std::size_t i) {
     if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
   }
   if (changed && bodies[i].size() <= 256)
-    w.attempt(layers ? FaultClass::layer_misrouted : FaultClass::kv_split_vs_interleaved, words + " in " + name_of(w, i),
+    w.attempt(layers ? FaultClass::layer_misrouted : FaultClass::kv_split_vs_interleaved, words + " in " + symbol_of(w, i),
               std::move(bodies));
 }
 
@@ -166,7 +166,8 @@ void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
                                : heads ? FaultClass::head_shard_mapping
                                        : FaultClass::silently_skipped;
       w.attempt(fault_class,
-                "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + name_of(w, i), i, body);
+                "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + symbol_of(w, i), i,
+                body);
     }
   }
 }
@@ -183,7 +184,7 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
       images, [&](int buffer) { return buffer < static_cast<int>(w.evidence().space.buffers().size()); },
       w.evidence().names);
   for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || clue.is.kind != Who::Kind::tag) continue;
+    if (!clue.wrong || clue.is.kind != Symbol::Kind::tag) continue;
     const auto found = places.of(clue.is);
     if (found.empty() || strays.size() > 64) return;
     const BufferAddress to{clue.buffer, clue.offset};
@@ -220,7 +221,7 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
   }
   w.attempt(FaultClass::stale_block,
             std::to_string(all) + " bytes of " + name_in(strays[0].from.buffer) + " were copied over " +
-                name_in(strays[0].to.buffer) + " in " + name_of(w, i) + ", where nothing was meant",
+                name_in(strays[0].to.buffer) + " in " + symbol_of(w, i) + ", where nothing was meant",
             std::move(bodies));
 }
 

@@ -97,7 +97,7 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
     if (s.clue->wrong) wrong_components.insert(data);
   }
   for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || clue.untouched || clue.is.kind != Who::Kind::tag) continue;
+    if (!clue.wrong || clue.untouched || clue.is.kind != Symbol::Kind::tag) continue;
     const std::array<std::int64_t, 3> values{clue.is.layer, clue.is.kv, clue.is.head};
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (cuts[i].all.contains(values[i])) strayed[i].wrong.insert(values[i]);
@@ -106,7 +106,7 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
   if (wrong_components.empty() != further) return {};
   if (further) {
     for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number)) continue;
+      if (!clue.wrong || (clue.must.kind != Symbol::Kind::tag && clue.must.kind != Symbol::Kind::number)) continue;
       const std::array<std::int64_t, 4> values{clue.must.layer, clue.must.kv, clue.must.head, clue.must.token};
       for (std::size_t i = 0; i < cuts.size(); ++i) {
         if (cuts[i].all.contains(values[i])) cuts[i].wrong.insert(values[i]);
@@ -231,7 +231,7 @@ void look_at_view(HypothesisSearch& w, std::size_t step, const Part& part) {
       Action body = a;
       body.from.push_back(body.from[0]);
       body.from[0].cache = layout::to_text(*rest), body.from[1].cache = layout::to_text(*taken);
-      w.attempt(variant.fault_class, name_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step,
+      w.attempt(variant.fault_class, symbol_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step,
                 body);
     }
     if (w.found()) return;

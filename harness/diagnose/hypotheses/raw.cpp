@@ -11,7 +11,7 @@ void generate_raw(HypothesisSearch& w) {
     const Action& a = w.action(i);
     if (a.op != Operation::copy && a.op != Operation::fill) continue;
     const auto attempt = [&](FaultClass fault_class, const std::string& words, const Action& body) {
-      w.attempt(fault_class, words + " in " + name_of(w, i), i, body);
+      w.attempt(fault_class, words + " in " + symbol_of(w, i), i, body);
     };
     std::set<std::int64_t> lengths, shifts;
     std::int64_t wrong_in_row = 0;
@@ -52,7 +52,7 @@ void generate_raw(HypothesisSearch& w) {
             Bodies bodies = w.bodies();
             bodies[i] = {head, tail};
             w.attempt(FaultClass::truncated,
-                      "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i),
+                      "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + symbol_of(w, i),
                       std::move(bodies));
           }
         }
@@ -65,7 +65,7 @@ void generate_raw(HypothesisSearch& w) {
         for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(p.offset - q.offset);
         shifts.insert(clue.offset - p.offset);
       }
-      if (clue.is.kind == Who::Kind::poison) {
+      if (clue.is.kind == Symbol::Kind::poison) {
         for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(clue.is.offset - q.offset);
       }
       if (shifts.size() > 24) break;

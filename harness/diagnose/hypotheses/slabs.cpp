@@ -45,7 +45,7 @@ std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocat
   return out;
 }
 
-std::string name_of(Axis axis) {
+std::string symbol_of(Axis axis) {
   switch (axis) {
     case Axis::kv:
       return "K and V";
@@ -106,9 +106,9 @@ void generate_slabs(HypothesisSearch& w) {
       const std::string where = from == to            ? ""
                                 : from == Axis::block ? " at the destination"
                                 : to == Axis::block   ? " at the source"
-                                                      : ", and " + name_of(to) + " at the destination";
+                                                      : ", and " + symbol_of(to) + " at the destination";
       w.attempt(wrong == Axis::kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
-                name_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
+                symbol_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
                     ": block id i was moved as part i of the whole tensor",
                 std::move(bodies));
     }

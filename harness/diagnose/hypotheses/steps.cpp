@@ -197,7 +197,7 @@ void generate_skips(HypothesisSearch& w) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Action& a = w.action(i);
     if (a.op == Operation::require || a.op == Operation::unpack) {
-      w.attempt_without(class_of_unmet(a.op == Operation::unpack ? "dims" : a.about), name_of(w, i) + " was not checked",
+      w.attempt_without(class_of_unmet(a.op == Operation::unpack ? "dims" : a.about), symbol_of(w, i) + " was not checked",
                         {i});
     } else if (a.op == Operation::refuse) {
       w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about),
@@ -227,7 +227,7 @@ void generate_skips(HypothesisSearch& w) {
     if (!w.moves(i) && a.op != Operation::register_range && a.op != Operation::assign) continue;
     const FaultClass fault_class = class_of_absence(w, {i});
     const bool alone = fault_class == FaultClass::layer_missing && alone_to_its_memory(w, i);
-    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened",
+    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : symbol_of(w, i) + " never happened",
                       {i});
   }
   if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
@@ -240,7 +240,7 @@ void generate_skips(HypothesisSearch& w) {
   }
   if (nowhere.size() > 1 && nowhere.size() < moves.size()) {
     std::string words;
-    for (const std::size_t i : nowhere) words += (words.empty() ? "" : ", ") + name_of(w, i);
+    for (const std::size_t i : nowhere) words += (words.empty() ? "" : ", ") + symbol_of(w, i);
     w.attempt_without(class_of_absence(w, nowhere), words + " never happened", nowhere);
   }
   // Every move of one pair of memories.
@@ -297,7 +297,7 @@ void generate_subsets(HypothesisSearch& w) {
       const Clue& clue = *s.clue;
       const Element& at = *s.at;
       const bool pair =
-          (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
+          (clue.must.kind == Symbol::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
       four_bits = four_bits || pair;
       const bool as_before = written && w.name_before(i, clue.buffer, clue.offset) == clue.is;
       if (!clue.wrong && as_before) continue;  // right by itself: says nothing
@@ -308,21 +308,21 @@ void generate_subsets(HypothesisSearch& w) {
       };
       if (!touched) lacking.push_back({at.layer, at.kv, *at.token, at.head, at.channel});
       note(axes[0], at.layer), note(axes[1], at.kv), note(axes[3], at.head), note(axes[4], at.channel);
-      if (pair && clue.must.kind != Who::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
+      if (pair && clue.must.kind != Symbol::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
       if (*at.token != 0 || at.component == layout::Component::data) note(axes[2], *at.token);
       note(parts, at.component == layout::Component::data ? 0 : 1);
     }
     const auto words = [&](const char* what, const Part& part) {
       return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " +
-             name_of(w, i);
+             symbol_of(w, i);
     };
     if (parts.all.size() == 2 && parts.touched.size() == 1) {
       Action body = a;
       body.parts = parts.touched.contains(0) ? "data" : "scales";
-      w.attempt(
-          body.parts == "data" ? FaultClass::scale_lost : FaultClass::truncated,
-          body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i),
-          i, body);
+      w.attempt(body.parts == "data" ? FaultClass::scale_lost : FaultClass::truncated,
+                body.parts == "data" ? "the scales were left behind in " + symbol_of(w, i)
+                                     : "only the scales in " + symbol_of(w, i),
+                i, body);
     }
     // Exactly the content of block 0 is missing: someone's null block.
     if (const auto request = w.scenario().requests.find(a.request);
@@ -357,11 +357,11 @@ void generate_subsets(HypothesisSearch& w) {
       // By the table of the first end; the bytes cannot tell the one reading from the other.
       for (std::size_t k = 0; k < left_out.size(); ++k) {
         const auto& [body, none] = left_out[k];
-        const auto left = [&] { w.attempt(FaultClass::truncated, "blocks left out in " + name_of(w, i), i, body); };
+        const auto left = [&] { w.attempt(FaultClass::truncated, "blocks left out in " + symbol_of(w, i), i, body); };
         // At the end of the list it is as likely the end that is missing, unless both ends have block 0 there.
         const bool one_end = none && last_ones && std::ranges::count(left_out, true, &std::pair<Action, bool>::second) == 1;
         w.penalty(k == 0 && !one_end ? 0 : 0.2);
-        if (none) w.attempt(FaultClass::wrong_block_id, "block 0 taken for no block in " + name_of(w, i), i, body);
+        if (none) w.attempt(FaultClass::wrong_block_id, "block 0 taken for no block in " + symbol_of(w, i), i, body);
         if (none) w.penalty(0.2);
         left();
       }
@@ -377,7 +377,7 @@ void generate_subsets(HypothesisSearch& w) {
       if (std::ranges::none_of(lacking, kept)) lacks.try_emplace(i, Lack{fault_class, words(what, part), {body}});
     };
     if (!lacking.empty() && axes[0].touched.empty())
-      lacks.try_emplace(i, Lack{class_of_absence(w, {i}), name_of(w, i) + " never happened", {}});
+      lacks.try_emplace(i, Lack{class_of_absence(w, {i}), symbol_of(w, i) + " never happened", {}});
     try_axis(0, &Selection::layers, FaultClass::layer_missing, "layers");
     try_axis(1, &Selection::kv, FaultClass::layer_missing, "of K and V");
     try_axis(3, &Selection::heads, FaultClass::head_shard_mapping, "heads");
@@ -434,7 +434,8 @@ void generate_lengths(HypothesisSearch& w) {
       for (std::int64_t t = 0; t < length; ++t) tokens.push_back(r.first_token + t);
       body.pick.tokens = std::move(tokens);
       w.attempt(length > r.tokens ? FaultClass::over_read : FaultClass::truncated,
-                std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
+                std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + symbol_of(w, i), i,
+                body);
     }
   }
 }
@@ -450,7 +451,7 @@ void generate_options(HypothesisSearch& w) {
         const std::string words = std::string(how) == "ignored" ? "the scales were not applied"
                                   : std::string(how) == "twice" ? "the scales were applied twice"
                                                                 : "scales were applied";
-        w.attempt(FaultClass::scale_lost, words + " in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::scale_lost, words + " in " + symbol_of(w, i), i, body);
       }
     }
     if ((a.op == Operation::move || a.op == Operation::copy) && !a.from.empty() && !a.to.empty()) {
@@ -465,27 +466,27 @@ void generate_options(HypothesisSearch& w) {
         return clue.wrong && w.evidence().space.buffers()[static_cast<std::size_t>(clue.buffer)].memory == memory_of(a.from);
       });
       if (source_changed)
-        w.attempt(FaultClass::copy_direction, "source and destination exchanged in " + name_of(w, i), i, body);
+        w.attempt(FaultClass::copy_direction, "source and destination exchanged in " + symbol_of(w, i), i, body);
     }
     if (a.op == Operation::move || a.op == Operation::copy || a.op == Operation::put || a.op == Operation::get) {
       Action body = a;
       body.splits = !a.splits;
-      w.attempt(FaultClass::misaligned, "a copy crosses the end of a registration or a mapping in " + name_of(w, i), i,
+      w.attempt(FaultClass::misaligned, "a copy crosses the end of a registration or a mapping in " + symbol_of(w, i), i,
                 body);
     }
     if (a.op == Operation::move && a.parts == "all") {
       Action body = a;
       body.parts = "data";
-      w.attempt(FaultClass::scale_lost, "the scales were left behind in " + name_of(w, i), i, body);
+      w.attempt(FaultClass::scale_lost, "the scales were left behind in " + symbol_of(w, i), i, body);
     }
     if (a.op == Operation::write) {
       Action body = a;
       body.parts = "data";
-      w.attempt(FaultClass::scale_lost, "no scales were written in " + name_of(w, i), i, body);
+      w.attempt(FaultClass::scale_lost, "no scales were written in " + symbol_of(w, i), i, body);
       for (const char* content : {"tags", "codes", "values"}) {
         body = a;
         body.content = content;
-        w.attempt(FaultClass::dtype_reinterpreted, std::string("other content (") + content + ") in " + name_of(w, i), i,
+        w.attempt(FaultClass::dtype_reinterpreted, std::string("other content (") + content + ") in " + symbol_of(w, i), i,
                   body);
       }
     }
@@ -525,7 +526,7 @@ void generate_options(HypothesisSearch& w) {
         if (!clue.wrong) continue;
         const BufferAddress own{clue.is.buffer, clue.is.offset};
         for (const BufferAddress& p :
-             clue.is.kind == Who::Kind::poison ? std::span(&own, 1) : w.element_index().of(clue.is)) {
+             clue.is.kind == Symbol::Kind::poison ? std::span(&own, 1) : w.element_index().of(clue.is)) {
           for (const BufferAddress& q : w.element_index().of(clue.must)) {
             if (p.buffer == q.buffer) shifts.insert(p.offset - q.offset);
           }
@@ -573,7 +574,7 @@ void generate_keys(HypothesisSearch& w) {
   for (const std::size_t i : shelves) {
     Action body = w.action(i);
     for (auto& [field, value] : body.key) value += "'";
-    w.attempt(FaultClass::silently_skipped, name_of(w, i) + " used a key that no other step has", i, body);
+    w.attempt(FaultClass::silently_skipped, symbol_of(w, i) + " used a key that no other step has", i, body);
   }
   // One side only: put under one key, fetched under another.
   for (const std::size_t i : shelves) {
@@ -675,7 +676,7 @@ void generate_called_off(HypothesisSearch& w) {
         Bodies bodies = w.bodies();
         bodies[j].push_back(called_off);
         w.attempt(FaultClass::stale_block,
-                  "request " + name + ", which was not to move, reached " + to + " after " + name_of(w, j),
+                  "request " + name + ", which was not to move, reached " + to + " after " + symbol_of(w, j),
                   std::move(bodies));
       }
     }
@@ -739,7 +740,7 @@ void generate_orders(HypothesisSearch& w) {
           body.reads = reads, body.table = table;
           if (!later && (body.reads == "issue" || body.table == "issue")) continue;
           w.attempt(fault_class,
-                    name_of(w, i) + (later ? " happened only after " : " happened before ") + name_of(w, j) +
+                    symbol_of(w, i) + (later ? " happened only after " : " happened before ") + symbol_of(w, j) +
                         (body.reads == "issue" ? ", with what was there when it was issued" : ""),
                     i, body);
         }
@@ -762,7 +763,7 @@ void generate_orders_together(HypothesisSearch& w) {
       bodies[i] = {body};
       classes.insert(name(class_of_order(w, i, j)));
       if (words.size() < 160)
-        words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
+        words += (words.empty() ? "" : ", ") + symbol_of(w, i) + (j > i ? " after " : " before ") + symbol_of(w, j);
     }
     w.attempt(*fault_class_from_name(*classes.rbegin()), "several steps happened at another time: " + words,
               std::move(bodies));

@@ -58,7 +58,7 @@ void generate_collisions(HypothesisSearch& w, const Shelves& s) {
           if (action.store == keys[a].first && action.key == keys[a].second) action.key = keys[b].second;
         }
       }
-      with_every_winner(w, "one key for " + name_of(w, first[a]) + " and " + name_of(w, first[b]), bodies);
+      with_every_winner(w, "one key for " + symbol_of(w, first[a]) + " and " + symbol_of(w, first[b]), bodies);
     }
   }
 }
@@ -92,8 +92,8 @@ void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
   for (const std::size_t get : s.gets) {
     std::map<std::size_t, std::int64_t> votes;
     for (const ObservedMove& move : w.observed_moves(get)) {
-      const Who& is = move.clue->is;
-      if (!move.taken || is.kind != Who::Kind::tag) continue;
+      const Symbol& is = move.clue->is;
+      if (!move.taken || is.kind != Symbol::Kind::tag) continue;
       for (const std::size_t put : s.puts) {
         const Action& a = w.action(put);
         const auto request = w.scenario().requests.find(a.request);
@@ -110,7 +110,7 @@ void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
     for (Action& a : bodies[get]) {
       if (a.key == w.action(best).key) continue;
       a.key = w.action(best).key;
-      words += (words.empty() ? "" : ", ") + name_of(w, get) + " got the object of " + name_of(w, best);
+      words += (words.empty() ? "" : ", ") + symbol_of(w, get) + " got the object of " + symbol_of(w, best);
     }
   }
   if (!words.empty()) w.attempt(FaultClass::identity_collision, words, std::move(bodies));
@@ -128,7 +128,7 @@ void generate_other_places(HypothesisSearch& w, const Shelves& s) {
       w.attempt(layers  ? FaultClass::layer_misrouted
                 : heads ? FaultClass::head_shard_mapping
                         : FaultClass::wrong_block_id,
-                name_of(w, get) + " wrote to the place of " + name_of(w, other), get, body);
+                symbol_of(w, get) + " wrote to the place of " + symbol_of(w, other), get, body);
     }
   }
 }
@@ -163,7 +163,7 @@ void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
       }
       if (from->empty() || *from == *to) continue;
       bodies[get] = {body};
-      words += (words.empty() ? "" : ", ") + name_of(w, get);
+      words += (words.empty() ? "" : ", ") + symbol_of(w, get);
     }
     if (!words.empty()) w.attempt(route.fault_class, "what was found went to other places in " + words, std::move(bodies));
   }

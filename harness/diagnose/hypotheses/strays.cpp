@@ -18,7 +18,7 @@ struct Stray {
   std::set<std::int64_t> tokens, layers;
 };
 
-bool in_place(const Who& is, const Element& at, std::int64_t first_token, std::int64_t slots) {
+bool in_place(const Symbol& is, const Element& at, std::int64_t first_token, std::int64_t slots) {
   return is.token >= first_token && (is.token - first_token) % slots == at.slot && is.component == at.component &&
          is.kv == at.kv && is.layer == at.layer && is.head == at.head && is.channel == at.channel;
 }
@@ -34,7 +34,7 @@ std::vector<Stray> strays(const HypothesisSearch& w) {
     const Lens lens(view, w.evidence().space, {}, {}, 0);
     std::map<std::string, Stray> found;
     for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || !lens.sees(clue.buffer)) continue;
+      if (!clue.wrong || clue.is.kind != Symbol::Kind::tag || clue.is.byte != 0 || !lens.sees(clue.buffer)) continue;
       const auto at = lens.at({clue.buffer, clue.offset});
       if (!at || at->block < 0) continue;
       const auto [begin, end] = requests.equal_range(clue.is.generation);
@@ -81,7 +81,7 @@ void generate_write(HypothesisSearch& w, const Stray& stray) {
     for (const auto& [position, votes] : stray.votes) shown.push_back(most_voted(votes));
     w.attempt(ids == own ? FaultClass::stale_block : FaultClass::wrong_block_id,
               "request " + stray.request + " was written to blocks " + list_words(shown) + " of " + stray.memory +
-                  " after " + name_of(w, i) + ", where nothing was meant",
+                  " after " + symbol_of(w, i) + ", where nothing was meant",
               std::move(bodies));
   }
 }
@@ -102,7 +102,7 @@ void generate_longer(HypothesisSearch& w, const Stray& stray) {
     w.attempt(FaultClass::wrong_block_id,
               std::to_string(end - request->first_token) + " tokens instead of " + std::to_string(request->tokens) +
                   ", to blocks " + list_words(*body.to_blocks) + " instead of " + list_words(*own) + " of " + stray.memory +
-                  " in " + name_of(w, i),
+                  " in " + symbol_of(w, i),
               i, body);
   }
 }

@@ -54,12 +54,12 @@ void generate_ratios(HypothesisSearch& w, std::size_t step) {
       (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
       w.attempt(FaultClass::wrong_block_size,
                 "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
-                    std::to_string(pool) + " in " + name_of(w, step),
+                    std::to_string(pool) + " in " + symbol_of(w, step),
                 step, astray);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
         const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
-                                  std::to_string(wrong) + " in " + name_of(w, step);
+                                  std::to_string(wrong) + " in " + symbol_of(w, step);
         Action body = a;
         Ids mine = smaller(*coarse, wrong);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
@@ -91,8 +91,8 @@ void generate_times(HypothesisSearch& w, std::size_t step) {
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
       w.attempt(FaultClass::stale_block,
-                "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) +
-                    " in " + name_of(w, step),
+                "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + symbol_of(w, k) +
+                    " in " + symbol_of(w, step),
                 step, body);
     }
   }
@@ -122,7 +122,7 @@ void generate_filled(HypothesisSearch& w, std::size_t step) {
     Action body = a;
     body.to_blocks = ids;
     w.attempt(FaultClass::wrong_block_id,
-              "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step,
+              "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + symbol_of(w, step), step,
               body);
   };
   attempt(all);
@@ -152,7 +152,7 @@ void one_by_one(HypothesisSearch& w, std::size_t step) {
   body.pick.tokens = from, body.pick_to.tokens = to;
   w.attempt(FaultClass::wrong_block_size,
             "block i went to block i although the source's hold " + std::to_string(p) + " tokens and the destination's " +
-                std::to_string(c) + " in " + name_of(w, step),
+                std::to_string(c) + " in " + symbol_of(w, step),
             step, body);
 }
 
@@ -205,7 +205,7 @@ void generate_tables_together(HypothesisSearch& w) {
       }
       (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
       words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " +
-               memory + whose + " in " + name_of(w, i);
+               memory + whose + " in " + symbol_of(w, i);
       ++changed, old += outdated(w, i, memory, ids, table);
     }
     if (changed > 1)
@@ -249,7 +249,7 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
           if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
         return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
                (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_words(strangers), blocks)) + " in " +
-               name_of(w, i);
+               symbol_of(w, i);
       };
       const auto attempt = [&](const Ids& ids) {
         if (beside_only && !one_beside(*table, ids, views[0])) return;
@@ -267,14 +267,15 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
       std::int64_t budget = 4000;
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong || clue.untouched || --budget < 0) continue;
-        const auto element = [](const Who& who) {
+        const auto element = [](const Symbol& who) {
           return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
         };
-        if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
+        if (!at_source && clue.is.kind == Symbol::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
           vote(votes, element(clue.is), {clue.buffer, clue.offset});
-        if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
-          if (clue.is.kind == Who::Kind::poison) vote(votes, element(clue.must), {clue.is.buffer, clue.is.offset});
-          if (clue.is.kind == Who::Kind::tag) {
+        if (at_source && clue.must.kind == Symbol::Kind::tag && clue.must.byte == 0 &&
+            clue.must.generation == r.generation) {
+          if (clue.is.kind == Symbol::Kind::poison) vote(votes, element(clue.must), {clue.is.buffer, clue.is.offset});
+          if (clue.is.kind == Symbol::Kind::tag) {
             for (const BufferAddress& p : w.element_index().of(clue.is)) vote(votes, element(clue.must), p);
           }
         }

@@ -76,7 +76,7 @@ void generate_ways_out(HypothesisSearch& w) {
       const auto attempt = [&] {
         Action body = a;
         body.pick.*member = from, body.pick_to.*member = to;
-        w.attempt(fault_class, went_to(what, from, to) + " in " + name_of(w, i), i, body);
+        w.attempt(fault_class, went_to(what, from, to) + " in " + symbol_of(w, i), i, body);
       };
       attempt();
       // All as far off as those still there: the others were overwritten or left the destination.

@@ -4,7 +4,7 @@ namespace kvcts::scenario {
 
 using layout::Axis;
 
-std::string name_of(const HypothesisSearch& w, std::size_t step) { return "'" + w.scenario().steps[step].name + "'"; }
+std::string symbol_of(const HypothesisSearch& w, std::size_t step) { return "'" + w.scenario().steps[step].name + "'"; }
 
 namespace {
 

@@ -17,7 +17,7 @@ namespace kvcts::scenario {
 using Ids = std::vector<std::int64_t>;
 
 /// A step in words: its name in quotes.
-std::string name_of(const HypothesisSearch& w, std::size_t step);
+std::string symbol_of(const HypothesisSearch& w, std::size_t step);
 /// A list in words; only the start of a long one.
 std::string list_words(const Ids& list);
 /// "heads [2, 3] went to [0, 1]", "K went to V", "K and V are exchanged". `axis`: "layers", "kv", ...

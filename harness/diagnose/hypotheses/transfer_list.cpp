@@ -16,8 +16,8 @@ struct Piece {
   std::size_t step{0};
   Copy copy;
   State state{State::arrived};
-  Who must;  ///< its first byte
-  Who is;    ///< what lies there
+  Symbol must;  ///< its first byte
+  Symbol is;    ///< what lies there
 };
 
 std::string of(std::size_t k, std::size_t n) { return std::to_string(k) + " of " + std::to_string(n); }
@@ -127,7 +127,7 @@ class List {
       for (const Clue& clue : clues.all) {
         if (!clue.wrong || clue.buffer != copy.to.buffer || clue.offset < end) continue;
         last = clue.offset + 1;
-        zeros = zeros && clue.is.kind == Who::Kind::constant && clue.is.byte == 0;
+        zeros = zeros && clue.is.kind == Symbol::Kind::constant && clue.is.byte == 0;
       }
       if (last == end || last - end > most) continue;
       for (const std::int64_t bytes : {last - end, (last - end + page - 1) / page * page}) {
@@ -215,7 +215,7 @@ class List {
     std::map<std::int64_t, std::int64_t> tokens;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
-      const Who &want = pieces_[i].must, &have = pieces_[got[i]].must;
+      const Symbol &want = pieces_[i].must, &have = pieces_[got[i]].must;
       once = used.insert(got[i]).second && once;
       const auto [known, fresh] = tokens.try_emplace(want.token, have.token);
       consistent = consistent && (fresh || known->second == have.token);

@@ -108,7 +108,7 @@ bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violat
   if (violations.empty()) return false;
   const Violation& first = violations.front();
   std::int64_t offset = 0;
-  const std::string where = space_.name_of({first.buffer, first.offset}, offset);
+  const std::string where = space_.symbol_of({first.buffer, first.offset}, offset);
   const std::string text = std::string(first.write ? "write" : "read") + " of " + std::to_string(first.bytes) +
                            " bytes at " + where + " + " + std::to_string(offset) + ": " + first.what;
   event(play, {{"violation", first.what},

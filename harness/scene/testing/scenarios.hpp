@@ -107,14 +107,14 @@ struct Painted {
   std::string words_at(const std::string& name, std::int64_t offset, int check = -1) {
     const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
     const int ordinal = buffer(name);
-    Id id = at.images.at(static_cast<std::size_t>(ordinal)).at(offset);
+    SymbolId id = at.images.at(static_cast<std::size_t>(ordinal)).at(offset);
     if (id == hole) id = fresh_id(space.buffers()[static_cast<std::size_t>(ordinal)], offset, names);
     return words(id, names, space.buffers());
   }
 
   static constexpr std::uint64_t seed = 7;
   Scenario scenario;
-  Names names;
+  SymbolTable names;
   AddressSpace space;
   Truth truth;
 };

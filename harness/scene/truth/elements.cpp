@@ -278,7 +278,7 @@ void Painter::keep_inside(Span& from, Span& to) {
 
 // Read all of it before writing any of it.
 void Painter::copy_span(const Span& from, const Span& to) {
-  std::vector<Id> ids;
+  std::vector<SymbolId> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
   for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.buffer, from.begin + i));
   const auto unused = unused_.find(from.buffer);
@@ -297,30 +297,30 @@ void Painter::copy_span(const Span& from, const Span& to) {
 namespace {
 
 /// Whether the bytes are those of one element's code, in their order.
-bool is_element(const Names& names, const Code& code) {
-  const Who who = names.at(code.bytes[0]);
-  if (who.kind != Who::Kind::tag || who.dtype != code.dtype || who.byte != 0) return false;
+bool is_element(const SymbolTable& names, const Code& code) {
+  const Symbol who = names.at(code.bytes[0]);
+  if (who.kind != Symbol::Kind::tag || who.dtype != code.dtype || who.byte != 0) return false;
   for (int i = 1; i < code.width / 8; ++i) {
-    if (code.bytes[static_cast<std::size_t>(i)] != code.bytes[0] + static_cast<Id>(i)) return false;
+    if (code.bytes[static_cast<std::size_t>(i)] != code.bytes[0] + static_cast<SymbolId>(i)) return false;
   }
   return true;
 }
 
 }  // namespace
 
-Id Painter::reference(const Code& code) {
+SymbolId Painter::reference(const Code& code) {
   if (code.width >= 8 && is_element(names_, code)) return code.bytes[0] + 1;
-  Who who{.kind = Who::Kind::code,
-          .dtype = code.dtype,
-          .pieces = {hole, hole, hole, hole},
-          .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
+  Symbol who{.kind = Symbol::Kind::code,
+             .dtype = code.dtype,
+             .pieces = {hole, hole, hole, hole},
+             .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
   for (int i = 0; i < std::max(code.width / 8, 1); ++i)
     who.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
   return names_.intern(who) + 1;
 }
 
-Who Painter::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
-  Who who;
+Symbol Painter::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
+  Symbol who;
   if (is_element(names_, code)) {
     who = names_.at(code.bytes[0]);
     if (code.width == 4 && code.high) ++who.channel;
@@ -334,7 +334,7 @@ Who Painter::number_of(const Coordinate& at, const Code& code, const Code* scale
            .channel = at.channel,
            .whole = reference(code)};
   }
-  who.kind = Who::Kind::number;
+  who.kind = Symbol::Kind::number;
   who.high_nibble_first = false;
   if (scale) who.scale = reference(*scale);
   if (global_scale) who.global_scale = reference(*global_scale);
@@ -407,7 +407,7 @@ void Painter::read() {
       of.channel = at.channel * groups / std::max<std::int64_t>(g.narrow_channels > 0 ? g.narrow_channels : g.channels, 1);
       scale = scale_at(from, of, first_token, block_size);
     }
-    Who who = number_of(at, *code, scale, global_scale);
+    Symbol who = number_of(at, *code, scale, global_scale);
     for (; who.byte < 4; ++who.byte) put(out, bit / 8 + who.byte, names_.intern(who));
   };
   for (const OutputSection& section : shape.sections) {

@@ -52,11 +52,11 @@ bool has_all(const json& fields, const json& wanted) {
 
 }  // namespace
 
-Truth paint(const Scenario& scenario, const AddressSpace& space, Names& names) {
+Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& names) {
   return Painter(scenario, space, names).paint();
 }
 
-Painter::Painter(const Scenario& scenario, const AddressSpace& space, Names& names)
+Painter::Painter(const Scenario& scenario, const AddressSpace& space, SymbolTable& names)
     : scenario_(scenario), space_(space), names_(names), images_(space.buffers().size()) {
   for (const auto& [name, request] : scenario.requests) {
     RequestNow now{request.tokens, request.first_token, request.generation, {}};
@@ -339,7 +339,8 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
     // Only as far as the name determines the place.
     const Buffer& b = space_.buffers()[static_cast<std::size_t>(place.buffer)];
     std::int64_t end = place.offset + offset, inside = 0;
-    while (end < b.bytes && space_.name_of({place.buffer, end}, inside) == name) end = space_.name_end({place.buffer, end});
+    while (end < b.bytes && space_.symbol_of({place.buffer, end}, inside) == name)
+      end = space_.name_end({place.buffer, end});
     return {{place.buffer, place.offset + offset, end - place.offset - offset}};
   }
   for (std::int64_t i = 0; i < count; ++i) out.push_back({place.buffer, place.offset + offset + i * step, bytes});
@@ -348,8 +349,8 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
 
 // ---- codes and bytes -----------------------------------------------------------------------------------------------
 
-Id Painter::id_at(int buffer, std::int64_t offset) {
-  const Id id = images_[static_cast<std::size_t>(buffer)].at(offset);
+SymbolId Painter::id_at(int buffer, std::int64_t offset) {
+  const SymbolId id = images_[static_cast<std::size_t>(buffer)].at(offset);
   return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
@@ -366,17 +367,17 @@ Code Painter::code_at(const Stop& stop) {
 }
 
 Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
-  Who who{.kind = Who::Kind::tag,
-          .component = stop.component,
-          .dtype = stop.dtype,
-          .codes = action_->content == "codes",
-          .values = action_->content == "values",
-          .generation = generation,
-          .kv = stop.kv,
-          .layer = stop.layer,
-          .token = stop.token,
-          .head = stop.head,
-          .channel = stop.channel};
+  Symbol who{.kind = Symbol::Kind::tag,
+             .component = stop.component,
+             .dtype = stop.dtype,
+             .codes = action_->content == "codes",
+             .values = action_->content == "values",
+             .generation = generation,
+             .kv = stop.kv,
+             .layer = stop.layer,
+             .token = stop.token,
+             .head = stop.head,
+             .channel = stop.channel};
   Code code{.width = stop.width, .dtype = stop.dtype};
   if (stop.width == 4) {
     const Nibble half = names_.nibble(who);
@@ -388,7 +389,7 @@ Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
   return code;
 }
 
-void Painter::put(int buffer, std::int64_t offset, Id id) {
+void Painter::put(int buffer, std::int64_t offset, SymbolId id) {
   images_[static_cast<std::size_t>(buffer)].set(offset, id);
   if (const auto unused = unused_.find(buffer); unused != unused_.end()) remove_byte(unused->second, offset);
 }
@@ -416,17 +417,17 @@ void Painter::fill() {
   const std::vector<std::uint8_t> pattern = a.value == "zero"                        ? std::vector<std::uint8_t>{0}
                                             : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{}
                                                                                      : bytes_of(a.value);
-  const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Who::Kind::constant, .byte = byte}); };
-  const auto name_of = [&](int buffer, std::int64_t offset, std::size_t index) {
+  const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Symbol::Kind::constant, .byte = byte}); };
+  const auto symbol_of = [&](int buffer, std::int64_t offset, std::size_t index) {
     if (!pattern.empty()) return constant(pattern[index % pattern.size()]);
-    return names_.intern({.kind = Who::Kind::poison, .buffer = buffer, .offset = offset});
+    return names_.intern({.kind = Symbol::Kind::poison, .buffer = buffer, .offset = offset});
   };
   if (a.request.empty() && !a.to_blocks) {
     for (const View& view : a.to) {
       for (const Span& span : spans(view.of, a.to_offset, a.bytes, a.count, a.to_step)) {
         expect_inside(span.buffer, span.begin, span.bytes);
         for (std::int64_t i = 0; i < span.bytes; ++i) {
-          put(span.buffer, span.begin + i, name_of(span.buffer, span.begin + i, static_cast<std::size_t>(i)));
+          put(span.buffer, span.begin + i, symbol_of(span.buffer, span.begin + i, static_cast<std::size_t>(i)));
         }
       }
     }
@@ -437,12 +438,12 @@ void Painter::fill() {
     const std::int64_t at = (stop.channel - first_channel) * stop.width;
     if (stop.width == 4) {
       const bool high = stop.bit % 8 != 0;
-      const Nibble half = names_.nibble(name_of(stop.buffer, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
+      const Nibble half = names_.nibble(symbol_of(stop.buffer, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
       put_code(stop.buffer, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
       return;
     }
     for (int i = 0; i < stop.width / 8; ++i) {
-      put(stop.buffer, stop.bit / 8 + i, name_of(stop.buffer, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
+      put(stop.buffer, stop.bit / 8 + i, symbol_of(stop.buffer, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
     }
   };
   for (const View& view : a.to) {

@@ -20,7 +20,7 @@ namespace kvcts::scenario {
 struct Code {
   int width{0};           ///< bits; 0 = there is none
   layout::Dtype dtype{};  ///< of the plane that holds it
-  std::array<Id, 4> bytes{};
+  std::array<SymbolId, 4> bytes{};
   bool high{false};
   int buffer{-1};  ///< where it was found
   std::int64_t offset{0};
@@ -60,7 +60,7 @@ class Elements {
 
 class Painter {
  public:
-  Painter(const Scenario& scenario, const AddressSpace& space, Names& names);
+  Painter(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
   Truth paint();
 
  private:
@@ -105,10 +105,10 @@ class Painter {
   /// The request's elements in the views, each inside its buffer. `unpicked`: checks picks without applying them.
   std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
                           const Selection& pick, bool unpicked = false);
-  Id id_at(int buffer, std::int64_t offset);
+  SymbolId id_at(int buffer, std::int64_t offset);
   Code code_at(const Stop& stop);
   Code content_of(const Stop& stop, std::uint32_t generation);
-  void put(int buffer, std::int64_t offset, Id id);  ///< one byte
+  void put(int buffer, std::int64_t offset, SymbolId id);  ///< one byte
   void put_code(int buffer, std::int64_t bit, const Code& code);
   void expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const;
   /// Byte ranges named by a raw step: "P", all of it, or `bytes` from an offset, `count` times.
@@ -128,8 +128,8 @@ class Painter {
   void keep_inside(Span& from, Span& to);
   void copy_span(const Span& from, const Span& to);
   Elements gather(const std::vector<Stop>& stops);
-  Id reference(const Code& code);  ///< Id + 1 for Who::whole, scale, global_scale
-  Who number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
+  SymbolId reference(const Code& code);  ///< Id + 1 for Symbol::whole, scale, global_scale
+  Symbol number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
   /// Slots behind the last token, in its block: code that moves whole blocks writes them (scene/oracle/tail.hpp), so they do
   /// not matter until a step writes them.
   void free_unused_slots();
@@ -149,7 +149,7 @@ class Painter {
 
   const Scenario& scenario_;
   const AddressSpace& space_;
-  Names& names_;
+  SymbolTable& names_;
   Truth truth_;
   std::vector<Image> images_;
   std::map<std::string, RequestNow> requests_;

@@ -17,8 +17,8 @@
 #include "scene/address_space.hpp"
 #include "scene/ending.hpp"
 #include "scene/image.hpp"
+#include "scene/symbols.hpp"
 #include "scene/truth/byte_ranges.hpp"
-#include "scene/who.hpp"
 
 namespace kvcts::scenario {
 
@@ -39,6 +39,6 @@ struct Truth {
 
 /// Paints the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the impossible: a
 /// coordinate that no view holds, a block table that is too short, an address outside its buffer.
-Truth paint(const Scenario& scenario, const AddressSpace& space, Names& names);
+Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
 
 }  // namespace kvcts::scenario

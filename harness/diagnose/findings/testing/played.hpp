@@ -72,7 +72,7 @@ class Played {
   }
 
   Scenario scenario;
-  Names names;
+  SymbolTable names;
   AddressSpace space;
   Truth truth;
   Tape tape;
@@ -110,7 +110,7 @@ class Played {
 
   /// The byte of an element in every pass; of 4-bit codes two channels, from the even one on.
   static Value value_of(const Element& e, const layout::Plane& plane) {
-    Who who{.kind = Who::Kind::tag, .component = plane.component, .dtype = plane.dtype};
+    Symbol who{.kind = Symbol::Kind::tag, .component = plane.component, .dtype = plane.dtype};
     who.high_nibble_first = plane.high_nibble_first;
     who.generation = static_cast<std::uint32_t>(e.at[request]);
     const bool one = plane.component == layout::Component::global_scale;  // per layer and K or V
@@ -120,7 +120,7 @@ class Played {
     for (int pass = 0; pass < seen_passes; ++pass) {
       std::uint32_t code = content_code(who, seed, pass);
       if (layout::bits(plane.dtype) == 4) {
-        Who next = who;
+        Symbol next = who;
         ++next.channel;
         const std::uint32_t second = content_code(next, seed, pass);
         code = plane.high_nibble_first ? code << 4 | second : second << 4 | code;

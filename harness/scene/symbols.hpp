@@ -15,10 +15,10 @@
 
 namespace kvcts::scenario {
 
-/// Names a Who. Bytes of one row (of one stretch of poison) have consecutive Ids, in runs of 256.
-using Id = std::uint32_t;
+/// Names a Symbol. Bytes of one row (of one stretch of poison) have consecutive Ids, in runs of 256.
+using SymbolId = std::uint32_t;
 
-struct Who {
+struct Symbol {
   enum class Kind : std::uint8_t {
     hole,      ///< an untouched byte
     unknown,   ///< matches nothing that was ever meant to be anywhere
@@ -44,90 +44,90 @@ struct Who {
   /// number: Ids + 1 (0 = none) of its codes: the first byte of a code, or a Kind::code. `whole`: the data code, where it is
   /// not simply the element that the other fields name.
   std::uint32_t whole{0}, scale{0}, global_scale{0};
-  std::array<Id, 4> pieces{};  ///< nibbles, code
-  std::uint8_t halves{0};      ///< nibbles, code of 4 bits: bit i set = pieces[i] means that byte's high nibble
-  bool operator==(const Who&) const = default;
+  std::array<SymbolId, 4> pieces{};  ///< nibbles, code
+  std::uint8_t halves{0};            ///< nibbles, code of 4 bits: bit i set = pieces[i] means that byte's high nibble
+  bool operator==(const Symbol&) const = default;
 };
 
-inline constexpr Id hole = 0;
-inline constexpr Id unknown = 1;
+inline constexpr SymbolId hole = 0;
+inline constexpr SymbolId unknown = 1;
 
 /// Half a byte: the unit in which 4-bit codes move.
 struct Nibble {
-  Id byte{unknown};
+  SymbolId byte{unknown};
   bool high{false};
   bool operator==(const Nibble&) const = default;
 };
 
-/// Every Who once.
-class Names {
+/// Every Symbol once.
+class SymbolTable {
  public:
-  Names();
-  Id intern(const Who& who);
-  Who at(Id id) const;
+  SymbolTable();
+  SymbolId intern(const Symbol& who);
+  Symbol at(SymbolId id) const;
   /// Number of Ids issued; they are not 0, 1, 2, ...: see each().
   std::size_t count() const;
   /// Runs of Ids; each is rendered as a whole.
   std::size_t chunks() const { return chunks_.size(); }
-  /// Calls f(Id) for every issued Id, ascending.
+  /// Calls f(Id) for every issued SymbolId, ascending.
   template <class F>
   void each(F&& f) const {
     for (std::size_t c = 0; c < chunks_.size(); ++c) {
       for (unsigned i = 0; i < chunk; ++i) {
-        if (chunks_[c].used[i / 64] >> (i % 64) & 1u) f(static_cast<Id>(c * chunk + i));
+        if (chunks_[c].used[i / 64] >> (i % 64) & 1u) f(static_cast<SymbolId>(c * chunk + i));
       }
     }
   }
 
   /// Half of a byte, under its one canonical name.
-  Nibble nibble(Id byte, bool high);
+  Nibble nibble(SymbolId byte, bool high);
   /// A 4-bit code on its own; `who.channel` is its channel.
-  Nibble nibble(const Who& who);
-  /// The byte made of two halves: intern's Id where both come from one byte.
-  Id join(Nibble low, Nibble high);
+  Nibble nibble(const Symbol& who);
+  /// The byte made of two halves: intern's SymbolId where both come from one byte.
+  SymbolId join(Nibble low, Nibble high);
 
   /// The byte in a pass. hole and unknown render as 0. Slow: use Rendering for many bytes.
-  std::uint8_t render(Id id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const;
+  std::uint8_t render(SymbolId id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const;
 
   static constexpr unsigned chunk = 256;  ///< consecutive Ids: bytes of a row, of poison
 
  private:
   struct Hash {
-    std::size_t operator()(const Who& who) const;
+    std::size_t operator()(const Symbol& who) const;
   };
-  /// 256 Ids; the first determines the Who of each, except `nibbles` and `code`, which are in singles_.
+  /// 256 Ids; the first determines the Symbol of each, except `nibbles` and `code`, which are in singles_.
   struct Chunk {
-    Who first;
+    Symbol first;
     std::size_t single{0};
     std::array<std::uint64_t, 4> used{};
   };
-  Id intern_single(const Who& who);
-  Id use(std::size_t chunk_number, unsigned index);
+  SymbolId intern_single(const Symbol& who);
+  SymbolId use(std::size_t chunk_number, unsigned index);
 
   std::vector<Chunk> chunks_;
-  std::unordered_map<Who, std::uint32_t, Hash> index_;  ///< a chunk's first Who -> its number
-  std::vector<Who> singles_;
+  std::unordered_map<Symbol, std::uint32_t, Hash> index_;  ///< a chunk's first Symbol -> its number
+  std::vector<Symbol> singles_;
   std::size_t single_chunk_{0};  ///< where the next single goes
-  std::unordered_map<Who, Id, Hash> single_index_;
+  std::unordered_map<Symbol, SymbolId, Hash> single_index_;
   std::size_t last_{0};  ///< chunk of the last intern()
 };
 
 /// The bytes of all names in one pass, computed 256 at a time and cached.
 class Rendering {
  public:
-  Rendering(const Names& names, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass)
+  Rendering(const SymbolTable& names, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass)
       : names_(names), buffers_(buffers), seed_(seed), pass_(pass) {}
-  std::uint8_t byte(Id id);
+  std::uint8_t byte(SymbolId id);
   /// Poison of a buffer from an offset; 0 below its lower guard.
   void poison(const Buffer& buffer, std::int64_t offset, std::span<std::uint8_t> out) const;
 
  private:
-  using Bytes = std::array<std::uint8_t, Names::chunk>;
-  void fill(Id first, Bytes& out);
-  std::uint32_t code_of(Id reference, layout::Dtype& dtype);
-  float number(const Who& who);
+  using Bytes = std::array<std::uint8_t, SymbolTable::chunk>;
+  void fill(SymbolId first, Bytes& out);
+  std::uint32_t code_of(SymbolId reference, layout::Dtype& dtype);
+  float number(const Symbol& who);
 
-  const Names& names_;
+  const SymbolTable& names_;
   const std::vector<Buffer>& buffers_;
   std::uint64_t seed_;
   int pass_;
@@ -138,11 +138,11 @@ class Rendering {
 /// only.
 ///   codes   code_in_turn(channel + key of the row): every code in turn along a row; the row's key sets the start
 ///   values  the bf16 tag of the same coordinate as a number, rounded to the dtype; both in numbers.hpp
-std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass);
+std::uint32_t content_code(const Symbol& who, std::uint64_t seed, int pass);
 
 /// "K layer 3 token 7 head 1 channel 4, generation 1", "poison of P/kv.L0 + 128", "0x00", "unknown".
-std::string words(const Who& who, const std::vector<Buffer>& buffers);
+std::string words(const Symbol& who, const std::vector<Buffer>& buffers);
 /// The same with the parts of numbers and of mixed bytes spelled out.
-std::string words(Id id, const Names& names, const std::vector<Buffer>& buffers);
+std::string words(SymbolId id, const SymbolTable& names, const std::vector<Buffer>& buffers);
 
 }  // namespace kvcts::scenario

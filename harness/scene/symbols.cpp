@@ -1,4 +1,4 @@
-#include "scene/who.hpp"
+#include "scene/symbols.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -17,27 +17,27 @@ using layout::checked::floor_to;
 
 namespace {
 
-using Kind = Who::Kind;
+using Kind = Symbol::Kind;
 using layout::Component;
 
-constexpr std::int64_t run = Names::chunk;
+constexpr std::int64_t run = SymbolTable::chunk;
 
-bool single(const Who& who) { return who.kind == Kind::nibbles || who.kind == Kind::code; }
-bool is_pair(const Who& who) { return who.kind == Kind::tag && layout::bits(who.dtype) == 4; }
+bool single(const Symbol& who) { return who.kind == Kind::nibbles || who.kind == Kind::code; }
+bool is_pair(const Symbol& who) { return who.kind == Kind::tag && layout::bits(who.dtype) == 4; }
 
 /// Bytes of one step along the channels of a chunk, and channels of that step.
 struct Pitch {
   int bytes{1}, channels{1};
 };
-Pitch pitch_of(const Who& who) {
+Pitch pitch_of(const Symbol& who) {
   if (who.kind == Kind::number) return {4, 1};
   const int width = layout::bits(who.dtype);
   return width == 4 ? Pitch{1, 2} : Pitch{width / 8, 1};
 }
 
-/// The first Who of the chunk, and the place of `who` in it.
-Who first_of(const Who& who, unsigned& index) {
-  Who first = who;
+/// The first Symbol of the chunk, and the place of `who` in it.
+Symbol first_of(const Symbol& who, unsigned& index) {
+  Symbol first = who;
   switch (who.kind) {
     case Kind::hole:
       index = hole;
@@ -63,13 +63,13 @@ Who first_of(const Who& who, unsigned& index) {
   return first;
 }
 
-kernels::RowId row_of(const Who& who) { return {who.component, who.kv, who.layer, who.head, who.token, who.generation}; }
+kernels::RowId row_of(const Symbol& who) { return {who.component, who.kv, who.layer, who.head, who.token, who.generation}; }
 
-std::uint64_t key_of(const Who& who, std::uint64_t seed, int pass) {
+std::uint64_t key_of(const Symbol& who, std::uint64_t seed, int pass) {
   return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(who));
 }
 
-std::uint32_t code_in(const Who& row, std::uint64_t key, std::int64_t channel) {
+std::uint32_t code_in(const Symbol& row, std::uint64_t key, std::int64_t channel) {
   if (row.codes) return code_in_turn(row.dtype, key + static_cast<std::uint64_t>(channel));
   if (row.values) {
     const std::uint32_t bf16 = kernels::tag_code(key, row_of(row), layout::Dtype::bf16, channel);
@@ -82,7 +82,7 @@ std::uint32_t code_in(const Who& row, std::uint64_t key, std::int64_t channel) {
 
 // ---- Names ---------------------------------------------------------------------------------------------------------
 
-std::size_t Names::Hash::operator()(const Who& who) const {
+std::size_t SymbolTable::Hash::operator()(const Symbol& who) const {
   std::uint64_t h = static_cast<std::uint64_t>(who.kind) | static_cast<std::uint64_t>(who.byte) << 8 |
                     static_cast<std::uint64_t>(who.component) << 16 | static_cast<std::uint64_t>(who.dtype) << 24 |
                     static_cast<std::uint64_t>(who.high_nibble_first) << 32 | static_cast<std::uint64_t>(who.codes) << 33 |
@@ -104,20 +104,20 @@ std::size_t Names::Hash::operator()(const Who& who) const {
   return h ^ (h >> 32);
 }
 
-Names::Names() {
+SymbolTable::SymbolTable() {
   intern({.kind = Kind::hole});
   intern({.kind = Kind::unknown});
 }
 
-Id Names::use(std::size_t number, unsigned index) {
+SymbolId SymbolTable::use(std::size_t number, unsigned index) {
   chunks_[number].used[index / 64] |= std::uint64_t{1} << (index % 64);
-  return static_cast<Id>(number * chunk + index);
+  return static_cast<SymbolId>(number * chunk + index);
 }
 
-Id Names::intern(const Who& who) {
+SymbolId SymbolTable::intern(const Symbol& who) {
   if (single(who)) return intern_single(who);
   unsigned index = 0;
-  const Who first = first_of(who, index);
+  const Symbol first = first_of(who, index);
   if (last_ >= chunks_.size() || chunks_[last_].first != first) {
     const auto [at, added] = index_.try_emplace(first, static_cast<std::uint32_t>(chunks_.size()));
     if (added) chunks_.push_back({first, 0, {}});
@@ -126,7 +126,7 @@ Id Names::intern(const Who& who) {
   return use(last_, index);
 }
 
-Id Names::intern_single(const Who& who) {
+SymbolId SymbolTable::intern_single(const Symbol& who) {
   const auto [at, added] = single_index_.try_emplace(who, 0);
   if (!added) return at->second;
   if (singles_.size() % chunk == 0) {
@@ -138,10 +138,10 @@ Id Names::intern_single(const Who& who) {
   return at->second;
 }
 
-Who Names::at(Id id) const {
+Symbol SymbolTable::at(SymbolId id) const {
   const Chunk& c = chunks_.at(id / chunk);
   const unsigned index = id % chunk;
-  Who who = c.first;
+  Symbol who = c.first;
   switch (who.kind) {
     case Kind::hole:
     case Kind::unknown:
@@ -165,7 +165,7 @@ Who Names::at(Id id) const {
   return who;
 }
 
-std::size_t Names::count() const {
+std::size_t SymbolTable::count() const {
   std::size_t n = 0;
   for (const Chunk& c : chunks_) {
     for (std::uint64_t word : c.used) n += static_cast<std::size_t>(std::popcount(word));
@@ -174,8 +174,8 @@ std::size_t Names::count() const {
 }
 
 // A half is named by its pair's byte with the low nibble first; halves of constants by the constant with a zero high nibble.
-Nibble Names::nibble(Id byte, bool high) {
-  Who who = at(byte);
+Nibble SymbolTable::nibble(SymbolId byte, bool high) {
+  Symbol who = at(byte);
   if (who.kind == Kind::nibbles) return {who.pieces[high], (who.halves >> static_cast<int>(high) & 1) != 0};
   if (who.kind == Kind::constant) {
     who.byte = static_cast<std::uint8_t>(high ? who.byte >> 4 : who.byte & 0xf);
@@ -188,47 +188,47 @@ Nibble Names::nibble(Id byte, bool high) {
   return {byte, high};
 }
 
-Nibble Names::nibble(const Who& who) {
-  Who pair = who;
+Nibble SymbolTable::nibble(const Symbol& who) {
+  Symbol pair = who;
   pair.channel = floor_to(who.channel, 2);
   pair.high_nibble_first = false;
   return {intern(pair), pair.channel != who.channel};
 }
 
-Id Names::join(Nibble low, Nibble high) {
-  const Who below = at(low.byte);
+SymbolId SymbolTable::join(Nibble low, Nibble high) {
+  const Symbol below = at(low.byte);
   if (low.byte == high.byte && !low.high && high.high) return low.byte;
   if (low.byte == high.byte && low.high && !high.high && is_pair(below)) {
-    Who pair = below;
+    Symbol pair = below;
     pair.high_nibble_first = true;
     return intern(pair);
   }
   if (below.kind == Kind::constant) {
-    if (Who above = at(high.byte); above.kind == Kind::constant) {
+    if (Symbol above = at(high.byte); above.kind == Kind::constant) {
       above.byte = static_cast<std::uint8_t>(above.byte << 4 | below.byte);
       return intern(above);
     }
   }
-  Who mixed{.kind = Kind::nibbles};
+  Symbol mixed{.kind = Kind::nibbles};
   mixed.pieces = {low.byte, high.byte, 0, 0};
   mixed.halves = static_cast<std::uint8_t>((low.high ? 1 : 0) | (high.high ? 2 : 0));
   return intern(mixed);
 }
 
-std::uint8_t Names::render(Id id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const {
+std::uint8_t SymbolTable::render(SymbolId id, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass) const {
   return Rendering(*this, buffers, seed, pass).byte(id);
 }
 
 // ---- Rendering -----------------------------------------------------------------------------------------------------
 
-std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass) {
+std::uint32_t content_code(const Symbol& who, std::uint64_t seed, int pass) {
   return code_in(who, key_of(who, seed, pass), who.channel);
 }
 
-std::uint8_t Rendering::byte(Id id) {
-  const std::size_t number = id / Names::chunk;
-  if (number < done_.size() && done_[number]) return (*done_[number])[id % Names::chunk];
-  if (const Who who = names_.at(id); single(who)) {
+std::uint8_t Rendering::byte(SymbolId id) {
+  const std::size_t number = id / SymbolTable::chunk;
+  if (number < done_.size() && done_[number]) return (*done_[number])[id % SymbolTable::chunk];
+  if (const Symbol who = names_.at(id); single(who)) {
     // Singles may be added to a chunk that was already rendered; they are few.
     if (who.kind != Kind::nibbles) return 0;
     const auto half = [&](std::size_t i) { return (byte(who.pieces[i]) >> ((who.halves >> i & 1) != 0 ? 4 : 0)) & 0xf; };
@@ -237,19 +237,19 @@ std::uint8_t Rendering::byte(Id id) {
   if (done_.size() <= number) done_.resize(number + 1);
   if (!done_[number]) {
     auto bytes = std::make_unique<Bytes>();
-    fill(static_cast<Id>(number * Names::chunk), *bytes);
+    fill(static_cast<SymbolId>(number * SymbolTable::chunk), *bytes);
     if (done_.size() <= number) done_.resize(number + 1);
     done_[number] = std::move(bytes);
   }
-  return (*done_[number])[id % Names::chunk];
+  return (*done_[number])[id % SymbolTable::chunk];
 }
 
-void Rendering::fill(Id start, Bytes& out) {
+void Rendering::fill(SymbolId start, Bytes& out) {
   out.fill(0);
-  const Who first = names_.at(start);
+  const Symbol first = names_.at(start);
   switch (first.kind) {
     case Kind::constant:
-      for (unsigned i = 0; i < Names::chunk; ++i) out[i] = static_cast<std::uint8_t>(i);
+      for (unsigned i = 0; i < SymbolTable::chunk; ++i) out[i] = static_cast<std::uint8_t>(i);
       return;
     case Kind::poison:
       poison(buffers_.at(static_cast<std::size_t>(first.buffer)), first.offset, out);
@@ -259,12 +259,12 @@ void Rendering::fill(Id start, Bytes& out) {
       const Pitch pitch = pitch_of(first);
       if (!first.codes && !first.values && first.channel >= 0) {
         kernels::tag_row(key, row_of(first), first.dtype, first.channel,
-                         static_cast<std::int64_t>(Names::chunk) / pitch.bytes * pitch.channels, out);
+                         static_cast<std::int64_t>(SymbolTable::chunk) / pitch.bytes * pitch.channels, out);
         if (!is_pair(first) || !first.high_nibble_first) return;
         for (std::uint8_t& byte : out) byte = static_cast<std::uint8_t>(byte << 4 | byte >> 4);
         return;
       }
-      for (unsigned i = 0; i < Names::chunk; i += static_cast<unsigned>(pitch.bytes)) {
+      for (unsigned i = 0; i < SymbolTable::chunk; i += static_cast<unsigned>(pitch.bytes)) {
         const std::int64_t channel = first.channel + static_cast<std::int64_t>(i) / pitch.bytes * pitch.channels;
         std::uint32_t code = code_in(first, key, channel);
         if (pitch.channels == 2) {
@@ -276,7 +276,7 @@ void Rendering::fill(Id start, Bytes& out) {
       return;
     }
     case Kind::number:
-      for (unsigned i = 0; i < Names::chunk; i += 4) {
+      for (unsigned i = 0; i < SymbolTable::chunk; i += 4) {
         const auto bits = std::bit_cast<std::uint32_t>(number(names_.at(start + i)));
         for (unsigned b = 0; b < 4; ++b) out[i + b] = static_cast<std::uint8_t>(bits >> (8 * b));
       }
@@ -295,8 +295,8 @@ void Rendering::poison(const Buffer& buffer, std::int64_t offset, std::span<std:
     kernels::fill_poison(poison_of(buffer, seed_, pass_), std::max<std::int64_t>(at, 0), out.subspan(skip));
 }
 
-std::uint32_t Rendering::code_of(Id reference, layout::Dtype& dtype) {
-  const Who who = names_.at(reference);
+std::uint32_t Rendering::code_of(SymbolId reference, layout::Dtype& dtype) {
+  const Symbol who = names_.at(reference);
   dtype = who.dtype;
   if (who.kind == Kind::tag) return content_code(who, seed_, pass_);
   if (layout::bits(dtype) == 4) return (byte(who.pieces[0]) >> ((who.halves & 1) != 0 ? 4 : 0)) & 0xfu;
@@ -306,8 +306,8 @@ std::uint32_t Rendering::code_of(Id reference, layout::Dtype& dtype) {
   return code;
 }
 
-float Rendering::number(const Who& who) {
-  const auto of = [this](Id reference) {
+float Rendering::number(const Symbol& who) {
+  const auto of = [this](SymbolId reference) {
     layout::Dtype dtype{};
     const std::uint32_t code = code_of(reference, dtype);
     return number_of(dtype, code);
@@ -324,7 +324,7 @@ float Rendering::number(const Who& who) {
 
 namespace {
 
-std::string element_words(const Who& who, bool exact_channel) {
+std::string element_words(const Symbol& who, bool exact_channel) {
   const std::string kv = who.kv == 0 ? "K" : who.kv == 1 ? "V" : fmt::format("kv {}", who.kv);
   if (who.component == Component::global_scale)
     return fmt::format("global scale {} layer {}, generation {}", kv, who.layer, who.generation);
@@ -342,7 +342,7 @@ std::string element_words(const Who& who, bool exact_channel) {
 
 }  // namespace
 
-std::string words(const Who& who, const std::vector<Buffer>& buffers) {
+std::string words(const Symbol& who, const std::vector<Buffer>& buffers) {
   switch (who.kind) {
     case Kind::hole:
       return "untouched";
@@ -373,11 +373,11 @@ std::string words(const Who& who, const std::vector<Buffer>& buffers) {
   return "";
 }
 
-std::string words(Id id, const Names& names, const std::vector<Buffer>& buffers) {
-  const Who who = names.at(id);
+std::string words(SymbolId id, const SymbolTable& names, const std::vector<Buffer>& buffers) {
+  const Symbol who = names.at(id);
   if (who.kind == Kind::nibbles) {
     const auto half = [&](std::size_t i) {
-      Who piece = names.at(who.pieces[i]);
+      Symbol piece = names.at(who.pieces[i]);
       const bool high = (who.halves >> i & 1) != 0;
       if (!is_pair(piece)) return fmt::format("the {} half of {}", high ? "high" : "low", words(piece, buffers));
       piece.channel += high != piece.high_nibble_first ? 1 : 0;

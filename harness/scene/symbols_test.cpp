@@ -1,5 +1,5 @@
 // Names of bytes: each exactly once, the bytes they stand for, and their words. Numbers: our table against kernels/convert.
-#include "scene/who.hpp"
+#include "scene/symbols.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,15 +19,15 @@ using layout::Component;
 using layout::Dtype;
 namespace convert = kernels::convert;
 
-Who element(Dtype dtype, std::int64_t channel, int byte = 0) {
-  Who who{.kind = Who::Kind::tag,
-          .byte = static_cast<std::uint8_t>(byte),
-          .dtype = dtype,
-          .generation = 2,
-          .kv = 1,
-          .layer = 3,
-          .token = 70,
-          .head = 5};
+Symbol element(Dtype dtype, std::int64_t channel, int byte = 0) {
+  Symbol who{.kind = Symbol::Kind::tag,
+             .byte = static_cast<std::uint8_t>(byte),
+             .dtype = dtype,
+             .generation = 2,
+             .kv = 1,
+             .layer = 3,
+             .token = 70,
+             .head = 5};
   who.channel = channel;
   return who;
 }
@@ -50,12 +50,12 @@ TEST(Numbers, EqualTheConversionKernels) {
   }
 }
 
-TEST(Names, AreGivenOnce) {
-  Names names;
-  EXPECT_EQ(names.at(hole).kind, Who::Kind::hole);
-  EXPECT_EQ(names.at(unknown).kind, Who::Kind::unknown);
+TEST(SymbolTable, AreGivenOnce) {
+  SymbolTable names;
+  EXPECT_EQ(names.at(hole).kind, Symbol::Kind::hole);
+  EXPECT_EQ(names.at(unknown).kind, Symbol::Kind::unknown);
   EXPECT_EQ(names.count(), 2u);
-  std::vector<Who> all;
+  std::vector<Symbol> all;
   for (Dtype dtype : layout::all_dtypes()) {
     for (std::int64_t channel = 0; channel < 700; channel += layout::bits(dtype) == 4 ? 2 : 1) {
       for (int byte = 0; byte < std::max(layout::bits(dtype) / 8, 1); ++byte) all.push_back(element(dtype, channel, byte));
@@ -63,34 +63,34 @@ TEST(Names, AreGivenOnce) {
   }
   for (int buffer : {0, 1}) {
     for (std::int64_t offset = -300; offset < 300; ++offset)
-      all.push_back({.kind = Who::Kind::poison, .buffer = buffer, .offset = offset});
+      all.push_back({.kind = Symbol::Kind::poison, .buffer = buffer, .offset = offset});
   }
-  for (int i = 0; i < 256; ++i) all.push_back({.kind = Who::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
+  for (int i = 0; i < 256; ++i) all.push_back({.kind = Symbol::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
   for (std::uint8_t i = 0; i < 8; ++i) {
-    Who number = element(Dtype::int4, 513 + i / 4, i % 4);
-    number.kind = Who::Kind::number, number.scale = 77, number.power = 1;
+    Symbol number = element(Dtype::int4, 513 + i / 4, i % 4);
+    number.kind = Symbol::Kind::number, number.scale = 77, number.power = 1;
     all.push_back(number);
   }
-  for (Id i = 0; i < 600; ++i) {
-    Who mixed{.kind = Who::Kind::nibbles};
+  for (SymbolId i = 0; i < 600; ++i) {
+    Symbol mixed{.kind = Symbol::Kind::nibbles};
     mixed.pieces = {i, i + 1, 0, 0};
     all.push_back(mixed);
   }
-  std::vector<Id> ids;
-  for (const Who& who : all) ids.push_back(names.intern(who));
+  std::vector<SymbolId> ids;
+  for (const Symbol& who : all) ids.push_back(names.intern(who));
   for (std::size_t i = 0; i < all.size(); ++i) {
     ASSERT_EQ(names.at(ids[i]), all[i]) << i;
     ASSERT_EQ(names.intern(all[i]), ids[i]);
   }
   EXPECT_EQ(names.count(), all.size() + 2);
   std::sort(ids.begin(), ids.end());
-  std::vector<Id> seen;
-  names.each([&](Id id) { seen.push_back(id); });
-  EXPECT_EQ(std::vector<Id>(seen.begin() + 2, seen.end()), ids);
+  std::vector<SymbolId> seen;
+  names.each([&](SymbolId id) { seen.push_back(id); });
+  EXPECT_EQ(std::vector<SymbolId>(seen.begin() + 2, seen.end()), ids);
 }
 
-TEST(Names, RenderAsTheContractsSay) {
-  Names names;
+TEST(SymbolTable, RenderAsTheContractsSay) {
+  SymbolTable names;
   std::vector<Buffer> buffers(2);
   buffers[1].ordinal = 1, buffers[1].poison_number = 1, buffers[1].guard_below = 100, buffers[1].side = "consumer";
   for (int pass : {0, 3}) {
@@ -103,12 +103,12 @@ TEST(Names, RenderAsTheContractsSay) {
         const std::uint32_t code = kernels::reference::code(key, row, dtype, channel);
         EXPECT_EQ(content_code(element(dtype, channel), 5, pass), code);
         for (int byte = 0; byte < width / 8; ++byte) {
-          const Id id = names.intern(element(dtype, channel, byte));
+          const SymbolId id = names.intern(element(dtype, channel, byte));
           ASSERT_EQ(rendering.byte(id), code >> (8 * byte) & 0xff) << layout::name(dtype) << " channel " << channel;
           ASSERT_EQ(names.render(id, buffers, 5, pass), rendering.byte(id));
         }
         if (width == 4 && channel % 2 == 0) {
-          Who pair = element(dtype, channel);
+          Symbol pair = element(dtype, channel);
           const std::uint32_t odd = kernels::reference::code(key, row, dtype, channel + 1);
           EXPECT_EQ(rendering.byte(names.intern(pair)), code | odd << 4);
           pair.high_nibble_first = true;
@@ -117,33 +117,33 @@ TEST(Names, RenderAsTheContractsSay) {
       }
     }
     for (std::int64_t offset : {-100, -1, 0, 1, 255, 256, 100000}) {
-      const Id id = names.intern({.kind = Who::Kind::poison, .buffer = 1, .offset = offset});
+      const SymbolId id = names.intern({.kind = Symbol::Kind::poison, .buffer = 1, .offset = offset});
       EXPECT_EQ(rendering.byte(id), kernels::reference::poison(kernels::poison_key(pass_seed(5, pass), 1, 0, 1),
                                                                static_cast<std::uint64_t>(offset + 100)));
     }
-    EXPECT_EQ(rendering.byte(names.intern({.kind = Who::Kind::constant, .byte = 0xa5})), 0xa5);
+    EXPECT_EQ(rendering.byte(names.intern({.kind = Symbol::Kind::constant, .byte = 0xa5})), 0xa5);
     EXPECT_EQ(rendering.byte(hole), 0);
     EXPECT_EQ(rendering.byte(unknown), 0);
   }
 }
 
-TEST(Names, AHalfHasOneName) {
-  Names names;
+TEST(SymbolTable, AHalfHasOneName) {
+  SymbolTable names;
   std::vector<Buffer> buffers(1);
   Rendering rendering(names, buffers, 1, 0);
-  Who pair = element(Dtype::int4, 6);
-  const Id low_first = names.intern(pair);
+  Symbol pair = element(Dtype::int4, 6);
+  const SymbolId low_first = names.intern(pair);
   pair.high_nibble_first = true;
-  const Id high_first = names.intern(pair);
-  const Id poison = names.intern({.kind = Who::Kind::poison, .buffer = 0, .offset = 3});
-  const Id constant = names.intern({.kind = Who::Kind::constant, .byte = 0x5a});
+  const SymbolId high_first = names.intern(pair);
+  const SymbolId poison = names.intern({.kind = Symbol::Kind::poison, .buffer = 0, .offset = 3});
+  const SymbolId constant = names.intern({.kind = Symbol::Kind::constant, .byte = 0x5a});
   EXPECT_EQ(names.nibble(element(Dtype::int4, 7)), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(high_first, false), names.nibble(low_first, true)) << "channel 7 both";
   EXPECT_EQ(names.join(names.nibble(low_first, false), names.nibble(low_first, true)), low_first);
   EXPECT_EQ(names.join(names.nibble(low_first, true), names.nibble(low_first, false)), high_first);
   EXPECT_EQ(names.join(names.nibble(constant, false), names.nibble(constant, true)), constant);
   // A byte of two owners, split again.
-  const Id mixed = names.join(names.nibble(low_first, true), names.nibble(poison, false));
+  const SymbolId mixed = names.join(names.nibble(low_first, true), names.nibble(poison, false));
   EXPECT_EQ(names.nibble(mixed, false), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(mixed, true), names.nibble(poison, false));
   EXPECT_EQ(rendering.byte(mixed), rendering.byte(low_first) >> 4 | (rendering.byte(poison) & 0xf) << 4);
@@ -151,26 +151,26 @@ TEST(Names, AHalfHasOneName) {
             "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
 }
 
-TEST(Names, CodesComeInTurn) {
+TEST(SymbolTable, CodesComeInTurn) {
   for (Dtype dtype : layout::all_dtypes()) {
     if (dtype == Dtype::fp32) continue;
     std::vector<bool> seen(std::size_t{1} << layout::bits(dtype));
-    Who who = element(dtype, 0);
+    Symbol who = element(dtype, 0);
     who.codes = true;
     for (std::size_t i = 0; i < seen.size(); ++i, ++who.channel) seen[content_code(who, 9, 1)] = true;
     EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<std::ptrdiff_t>(seen.size())) << layout::name(dtype);
   }
 }
 
-TEST(Names, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
+TEST(SymbolTable, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
   for (std::int64_t channel = 0; channel < 50; ++channel) {
     const float wanted = number_of(Dtype::bf16, content_code(element(Dtype::bf16, channel), 4, 0));
     for (Dtype dtype : layout::all_dtypes()) {
-      Who who = element(dtype, channel);
+      Symbol who = element(dtype, channel);
       who.values = true;
       ASSERT_EQ(content_code(who, 4, 0), nearest_code(dtype, wanted));
     }
-    Who wide = element(Dtype::fp32, channel);
+    Symbol wide = element(Dtype::fp32, channel);
     wide.values = true;
     EXPECT_EQ(number_of(Dtype::fp32, content_code(wide, 4, 0)), wanted);
   }
