@@ -78,8 +78,8 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const A
   Truth truth = paint(scenario, space, names);
   truth.checks.back().any = arrived.any;
   Expectation expectation(truth, space, names, seed);
-  const Tape tape = record(scenario, space, actual_sequence(scenario));
-  Observation seen = observe(tape, seed, passes);
+  const CopyProgram program = record(scenario, space, actual_sequence(scenario));
+  Observation seen = observe(program, seed, passes);
   seen.counted = false;
   for (auto& checks : seen.bytes) {
     const Bytes right = checks.back();

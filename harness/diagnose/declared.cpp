@@ -71,7 +71,7 @@ void add_unknown(const View& view, const Declared& declared, Numbers& out) {
 
 }  // namespace
 
-std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const Bodies& bodies) {
+std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const CandidateSteps& bodies) {
   const Declared declared = declared_in(scenario);
   Numbers out;
   for (const auto& body : bodies) {

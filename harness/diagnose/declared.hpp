@@ -11,6 +11,6 @@ namespace kvcts::scenario {
 /// Numbers of the layouts in changed steps that nothing in the case declares, ascending: extents of axes (counts), and
 /// strides (bytes) that are no declared one and no product of declared extents. Bases and ids are read off the bytes and are
 /// not among them.
-std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const Bodies& bodies);
+std::vector<std::int64_t> undeclared_numbers(const Scenario& scenario, const CandidateSteps& bodies);
 
 }  // namespace kvcts::scenario

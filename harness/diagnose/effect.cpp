@@ -30,7 +30,7 @@ bool same(const Observation& a, const Observation& b, const AddressSpace& space)
 }  // namespace
 
 std::vector<std::string> steps_without_effect(const Scenario& scenario, const AddressSpace& space, const Observation& seen,
-                                              bool right, std::uint64_t seed, const Mover& mover) {
+                                              bool right, std::uint64_t seed, const CopyExecutor& executor) {
   constexpr std::size_t most = 64 << 20;
   const int passes = std::min(static_cast<int>(seen.bytes.size()), 8);
   std::vector<std::string> out;
@@ -46,8 +46,8 @@ std::vector<std::string> steps_without_effect(const Scenario& scenario, const Ad
     if (!differs(scenario.steps[i])) continue;
     rest.steps[i].as_intended = true;
     if (!right) {
-      const Tape tape = record(rest, space, actual_sequence(rest));
-      if (!same(seen, observe(tape, seed, passes, mover), space)) {
+      const CopyProgram program = record(rest, space, actual_sequence(rest));
+      if (!same(seen, observe(program, seed, passes, executor), space)) {
         rest.steps[i].as_intended = false;
         continue;
       }

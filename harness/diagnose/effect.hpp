@@ -14,7 +14,7 @@ namespace kvcts::scenario {
 /// again, in up to 8 passes of `seen`.
 /// None are named where that would take more than 64 MiB of memory to compare.
 std::vector<std::string> steps_without_effect(const Scenario& scenario, const AddressSpace& space, const Observation& seen,
-                                              bool right, std::uint64_t seed, const Mover& mover);
+                                              bool right, std::uint64_t seed, const CopyExecutor& executor);
 
 /// "what 'move2' did instead made no difference to any byte or report", or "" for no steps.
 std::string words_without_effect(const std::vector<std::string>& steps);

@@ -35,8 +35,8 @@ std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) {
   return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-Bodies intended_bodies(const Scenario& scenario) {
-  Bodies out;
+CandidateSteps intended_bodies(const Scenario& scenario) {
+  CandidateSteps out;
   for (const Step& step : scenario.steps) out.push_back({step.intended});
   return out;
 }
@@ -75,7 +75,7 @@ HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bo
   moved_ = moved(o.events);
   // What went to a place that does not matter looks like what went nowhere.
   counted_ = o.counted && std::ranges::all_of(evidence.truth.checks, [](const Checkpoint& c) { return c.any.empty(); });
-  common_->work.add_base(static_cast<std::int64_t>(replay_.unchanged_tape().ops.size()));
+  common_->work.add_base(static_cast<std::int64_t>(replay_.unchanged_program().ops.size()));
   const auto& bytes = replay_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
@@ -84,7 +84,7 @@ HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bo
   }
 }
 
-Bodies HypothesisSearch::whole(Bodies bodies) const {
+CandidateSteps HypothesisSearch::whole(CandidateSteps bodies) const {
   if (piece_) {
     auto& own = bodies[piece_->step];
     own.insert(own.begin(), piece_->right.begin(), piece_->right.end());
@@ -199,14 +199,14 @@ const Bytes& HypothesisSearch::begin(int pass) {
   return all[static_cast<std::size_t>(pass)];
 }
 
-bool HypothesisSearch::in_every_pass(const Bodies& bodies) {
-  const Tape tape = replay_.tape(whole(bodies));
+bool HypothesisSearch::in_every_pass(const CandidateSteps& bodies) {
+  const CopyProgram program = replay_.program(whole(bodies));
   const Observation& o = evidence_.observation;
   bool same = true;
   const int passes = evidence_.real ? 1 : static_cast<int>(o.bytes.size());
   for (int pass = 1; pass < passes && same; ++pass) {
-    Bytes bytes(begin(pass), tape.buffers, evidence_.seed, pass);
-    scenario::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+    Bytes bytes(begin(pass), program.buffers, evidence_.seed, pass);
+    scenario::play(program, bytes, evidence_.seed, pass, [&](std::size_t check) {
       for (const Buffer& b : evidence_.space.buffers()) {
         if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
       }
@@ -216,13 +216,13 @@ bool HypothesisSearch::in_every_pass(const Bodies& bodies) {
 }
 
 // Wrong bytes that the prediction gets right, minus right ones that it gets wrong, as a share.
-double HypothesisSearch::judge(const Bodies& bodies, bool& all, bool& counts) {
+double HypothesisSearch::judge(const CandidateSteps& bodies, bool& all, bool& counts) {
   all = false;
   const Observation& o = evidence_.observation;
   const auto& buffers = evidence_.space.buffers();
   std::int64_t misses = 0, compared = 0;
   predicted_ = 0;
-  Rehearsed seen;
+  ReplayResult seen;
   try {
     seen = replay_.play(whole(bodies), [&](std::size_t check, const Bytes& bytes) {
       if (check >= o.checks.size()) return false;
@@ -269,12 +269,12 @@ void HypothesisSearch::ask(const HypothesisGenerator& generator) {
   cut_ = cut_ || spent();
 }
 
-bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words, Bodies bodies) {
+bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words, CandidateSteps bodies) {
   return attempt(fault_class, words, std::move(bodies), 0);
 }
 
 // Blocks exchanged with channels in a pool of a million make a head of a million channels: no kernel does that much.
-bool HypothesisSearch::is_vast(const Bodies& bodies) {
+bool HypothesisSearch::is_vast(const CandidateSteps& bodies) {
   constexpr double times = 64;
   const auto most = [&](const std::vector<Action>& body) {
     double out = 0;
@@ -297,7 +297,7 @@ bool HypothesisSearch::is_vast(const Bodies& bodies) {
   return false;
 }
 
-bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement) {
+bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words, CandidateSteps bodies, double agreement) {
   if (Proposals* log = Proposals::current(); log != nullptr && asking_ != nullptr) log->add(asking_->name, fault_class);
   if (spent() || bodies == base_) return false;
   for (std::size_t step = 0; piece_ && step < bodies.size(); ++step) {
@@ -371,7 +371,7 @@ static FaultClass of_scales(FaultClass fault_class) {
 
 bool HypothesisSearch::attempt(FaultClass given_class, const std::string& words, std::size_t step, const Action& body) {
   const FaultClass fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
-  Bodies changed = base_;
+  CandidateSteps changed = base_;
   if ((piece_ && step != piece_->step) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
   if (spent()) return false;
   Agreement agrees;
@@ -479,15 +479,15 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
     if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
     sequence.push_back({scenario().steps[step].name, std::move(part)});
   }
-  Tape tape;
+  CopyProgram program;
   try {
-    tape = record(scenario(), evidence_.space, sequence, common_->locators);
+    program = record(scenario(), evidence_.space, sequence, common_->locators);
   } catch (const std::exception&) {
     return {};
   }
   // What a part of it does against the rules, all of it does.
-  const bool breaks = tape.ending.kind != "completed" ||
-                      std::ranges::any_of(tape.events, [](const json& event) { return event.contains("violation"); });
+  const bool breaks = program.ending.kind != "completed" ||
+                      std::ranges::any_of(program.events, [](const json& event) { return event.contains("violation"); });
   if (breaks)
     return evidence_.observation.ending.kind == "completed" && outcome_["violations"].empty() ? Probed{1, 0} : Probed{};
   const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
@@ -503,11 +503,11 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
     moved.erase(moved.lower_bound({buffer, begin}), moved.lower_bound({buffer, begin + bytes}));
   };
-  const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, tape.ops.size() / 12);
-  for (std::size_t i = 0; i < tape.ops.size(); i += stride) {
-    const Op& op = tape.ops[i];
+  const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, program.ops.size() / 12);
+  for (std::size_t i = 0; i < program.ops.size(); i += stride) {
+    const Op& op = program.ops[i];
     if (op.kind == Op::Kind::row) {
-      const RowOp& row = tape.rows[op.extra];
+      const RowOp& row = program.rows[op.extra];
       if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
       const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
       forget(row.buffer, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
@@ -515,7 +515,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       continue;
     }
     if (op.kind != Op::Kind::copy) continue;
-    if (op.src_buffer >= static_cast<int>(tape.own) || op.dst_buffer >= static_cast<int>(tape.own))
+    if (op.src_buffer >= static_cast<int>(program.own) || op.dst_buffer >= static_cast<int>(program.own))
       return {};  // through a copy
     forget(op.dst_buffer, op.dst, op.n);
     for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
@@ -544,7 +544,7 @@ bool HypothesisSearch::plausible(std::size_t step, const Action& body) {
   return probed.asked < 4 || probed.agree > 0;
 }
 
-bool HypothesisSearch::refuted(const Bodies& bodies) {
+bool HypothesisSearch::refuted(const CandidateSteps& bodies) {
   for (std::size_t step = 0; step < bodies.size(); ++step) {
     if (bodies[step] == base_[step] || bodies[step].empty()) continue;
     const Probed probed = probe(step, bodies[step]);
@@ -555,7 +555,7 @@ bool HypothesisSearch::refuted(const Bodies& bodies) {
 
 bool HypothesisSearch::attempt_without(FaultClass fault_class, const std::string& words,
                                        const std::set<std::size_t>& steps) {
-  Bodies changed = base_;
+  CandidateSteps changed = base_;
   for (const std::size_t step : steps) changed[step].clear();
   return attempt(fault_class, words, std::move(changed));
 }

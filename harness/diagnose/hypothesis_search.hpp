@@ -13,8 +13,8 @@
 #include "case/outcome.hpp"
 #include "diagnose/explain.hpp"
 #include "diagnose/incremental_replay.hpp"
-#include "diagnose/name_player.hpp"
 #include "diagnose/observed_moves.hpp"
+#include "diagnose/symbolic_replay.hpp"
 #include "scene/faults/variants.hpp"
 #include "scene/machine/locator.hpp"
 
@@ -23,7 +23,7 @@ namespace kvcts::scenario {
 struct Hypothesis {
   FaultClass fault_class{};
   std::string words;
-  Bodies bodies;
+  CandidateSteps bodies;
   double cost{0};  ///< how unlikely it is a priori; of two that fit the cheaper one is the cause
 };
 
@@ -75,9 +75,9 @@ class HypothesisSearch {
   /// Names of all bytes before a step, if everything runs as written.
   const std::vector<Image>& images_before(std::size_t step);
   Symbol name_before(std::size_t step, int buffer, std::int64_t offset);
-  Bodies bodies() const { return base_; }
+  CandidateSteps bodies() const { return base_; }
   /// With the right part of a step of which a piece is examined.
-  Bodies whole(Bodies bodies) const;
+  CandidateSteps whole(CandidateSteps bodies) const;
   const Action& action(std::size_t step) const { return scenario().steps[step].intended; }
   /// A request with everything that earlier steps assigned to it; empty when no such request exists.
   std::optional<Request> request_at(std::size_t step, const std::string& name) const;
@@ -88,14 +88,14 @@ class HypothesisSearch {
   bool moves(std::size_t step) const;
 
   /// Tries one; true when it predicts everything. Keeps exact ones, and the best of the others.
-  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies);
+  bool attempt(FaultClass fault_class, const std::string& words, CandidateSteps bodies);
   /// One step with another body.
   bool attempt(FaultClass fault_class, const std::string& words, std::size_t step, const Action& body);
   /// Without these steps.
   bool attempt_without(FaultClass fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
   /// What predicts every byte of the first pass does so in the others.
-  bool in_every_pass(const Bodies& bodies);
+  bool in_every_pass(const CandidateSteps& bodies);
   /// The sequence ended where it should not have, and nothing else is wrong: everything before is as intended.
   bool as_it_ended();
   /// The intended steps, done to the letter, produce all of it: the steps themselves are wrong.
@@ -139,9 +139,9 @@ class HypothesisSearch {
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
-  bool attempt(FaultClass fault_class, const std::string& words, Bodies bodies, double agreement);
+  bool attempt(FaultClass fault_class, const std::string& words, CandidateSteps bodies, double agreement);
   void remember(Partial partial);
-  bool is_vast(const Bodies& bodies);
+  bool is_vast(const CandidateSteps& bodies);
   std::optional<double> most_meant_;  ///< elements of a block, over the views of all steps
   /// A few elements of a changed step: how many of them lie where it would have moved them. None are asked where that says
   /// nothing.
@@ -153,8 +153,8 @@ class HypothesisSearch {
   bool settled(std::size_t step, const Action& body) const;
   bool plausible(std::size_t step, const Action& body);
   /// Some element is not where it would be.
-  bool refuted(const Bodies& bodies);
-  double judge(const Bodies& bodies, bool& all, bool& counts);
+  bool refuted(const CandidateSteps& bodies);
+  double judge(const CandidateSteps& bodies, bool& all, bool& counts);
   std::uint64_t predicted_{0};  ///< by the last one judged: hash of its bytes
   bool all_bytes_{false};       ///< by the last one judged
   /// Bytes that matter and differ from the observation at a check in a pass.
@@ -178,7 +178,7 @@ class HypothesisSearch {
   std::optional<Piece> piece_;
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
-  Bodies base_;
+  CandidateSteps base_;
   IncrementalReplay replay_;                            ///< of the first pass
   std::vector<std::vector<std::int64_t>> base_misses_;  ///< check, buffer -> bytes that the base gets wrong
   std::int64_t all_base_misses_{0};

@@ -20,10 +20,10 @@ bool reaches_somebody(const json& event) {
 }
 
 // Only these change what later steps depend on; a late step also leaves what it captured.
-bool leaves_traces(const Play& play) {
+bool leaves_traces(const StepExecution& play) {
   static const std::set<Operation> ops{Operation::assign, Operation::register_range, Operation::unregister_range,
                                        Operation::put, Operation::signal};
-  return play.part == Play::Part::capture || ops.contains(play.action.op);
+  return play.part == StepExecution::Part::capture || ops.contains(play.action.op);
 }
 
 struct Harvest {
@@ -42,8 +42,8 @@ Harvest harvest(const std::vector<json>& events, std::size_t from) {
 
 }  // namespace
 
-IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators, Bodies base,
-                                     std::string until, std::uint64_t seed, int pass)
+IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators,
+                                     CandidateSteps base, std::string until, std::uint64_t seed, int pass)
     : scenario_(scenario),
       space_(space),
       locators_(locators),
@@ -52,29 +52,39 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpac
       seed_(seed),
       pass_(pass) {
   for (const auto& body : base_) reordered_ = reordered_ || reorders(body);
-  plays_ = cut(sequence_of(scenario, base_));
+  executions_ = cut(sequence_of(scenario, base_));
   if (!reordered_) {
     std::size_t at = 0;
     for (std::size_t step = 0; step < base_.size(); ++step) {
-      first_.push_back(std::min(at, plays_.size()));
+      first_.push_back(std::min(at, executions_.size()));
       at += std::max<std::size_t>(1, base_[step].size());
     }
-    first_.push_back(plays_.size());
+    first_.push_back(executions_.size());
   }
-  Recorder recorder(scenario, space, tape_, locators);
-  Bytes bytes(tape_.buffers, seed, pass);
+  Recorder recorder(scenario, space, program_, locators);
+  Bytes bytes(program_.buffers, seed, pass);
   const auto on_check = [&](std::size_t) { at_checks_.push_back(bytes); };
   bool going = true;
-  for (std::size_t k = 0; k < plays_.size() && going; ++k) {
-    Segment segment{
-        tape_.ops.size(), 0, tape_.buffers.size(), 0, tape_.checks.size(), 0, 0, {}, recorder.progress(), {}, bytes};
-    const std::size_t events = tape_.events.size();
-    going = recorder.act(plays_[k]);
-    bytes.grow(tape_.buffers, seed, pass);
-    scenario::play(tape_, segment.ops_begin, tape_.ops.size(), bytes, seed, pass, on_check);
-    Harvest got = harvest(tape_.events, events);
+  for (std::size_t k = 0; k < executions_.size() && going; ++k) {
+    Segment segment{program_.ops.size(),
+                    0,
+                    program_.buffers.size(),
+                    0,
+                    program_.checks.size(),
+                    0,
+                    0,
+                    {},
+                    recorder.progress(),
+                    {},
+                    bytes};
+    const std::size_t events = program_.events.size();
+    going = recorder.act(executions_[k]);
+    bytes.grow(program_.buffers, seed, pass);
+    scenario::play(program_, segment.ops_begin, program_.ops.size(), bytes, seed, pass, on_check);
+    Harvest got = harvest(program_.events, events);
     segment.moved = got.moved, segment.said = std::move(got.said);
-    segment.ops_end = tape_.ops.size(), segment.buffers_end = tape_.buffers.size(), segment.checks_end = tape_.checks.size();
+    segment.ops_end = program_.ops.size(), segment.buffers_end = program_.buffers.size(),
+    segment.checks_end = program_.checks.size();
     segment.after = recorder.progress();
     unchanged_.moved += segment.moved;
     unchanged_.said.insert(unchanged_.said.end(), segment.said.begin(), segment.said.end());
@@ -84,28 +94,29 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpac
     recorder.finish();
     at_checks_.push_back(bytes);
   }
-  unchanged_.ending = tape_.ending;
-  unchanged_.checks = tape_.checks;
-  unchanged_.first_check = tape_.checks.size();
+  unchanged_.ending = program_.ending;
+  unchanged_.checks = program_.checks;
+  unchanged_.first_check = program_.checks.size();
 }
 
 std::size_t IncrementalReplay::ops_before(const std::string& step) const {
   for (std::size_t k = 0; k < segments_.size(); ++k) {
-    if (plays_[k].step == step && plays_[k].part != Play::Part::deliver) return segments_[k].ops_begin;
+    if (executions_[k].step == step && executions_[k].part != StepExecution::Part::deliver) return segments_[k].ops_begin;
   }
-  return tape_.ops.size();
+  return program_.ops.size();
 }
 
 Sequence IncrementalReplay::cut(Sequence sequence) const {
   if (until_.empty()) return sequence;
-  const auto last = std::find_if(sequence.begin(), sequence.end(),
-                                 [&](const Play& play) { return play.step == until_ && play.part != Play::Part::capture; });
+  const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const StepExecution& play) {
+    return play.step == until_ && play.part != StepExecution::Part::capture;
+  });
   sequence.erase(last, sequence.end());
   return sequence;
 }
 
-std::vector<const Play*> IncrementalReplay::order(const Bodies& bodies, Sequence& own) const {
-  std::vector<const Play*> out;
+std::vector<const StepExecution*> IncrementalReplay::order(const CandidateSteps& bodies, Sequence& own) const {
+  std::vector<const StepExecution*> out;
   std::vector<std::size_t> changed;
   bool moved = reordered_;
   for (std::size_t step = 0; step < base_.size(); ++step) {
@@ -115,8 +126,9 @@ std::vector<const Play*> IncrementalReplay::order(const Bodies& bodies, Sequence
   }
   if (moved) {
     own = cut(sequence_of(scenario_, bodies));
-    for (const Play& play : own) out.push_back(&play);
-    for (std::size_t k = 0; k < out.size() && k < plays_.size() && *out[k] == plays_[k]; ++k) out[k] = &plays_[k];
+    for (const StepExecution& play : own) out.push_back(&play);
+    for (std::size_t k = 0; k < out.size() && k < executions_.size() && *out[k] == executions_[k]; ++k)
+      out[k] = &executions_[k];
     return out;
   }
   std::size_t count = 0;
@@ -124,98 +136,101 @@ std::vector<const Play*> IncrementalReplay::order(const Bodies& bodies, Sequence
   own.reserve(count);
   auto next = changed.begin();
   for (std::size_t step = 0; step < base_.size(); ++step) {
-    if (first_[step] >= plays_.size() && !until_.empty()) break;  // beyond the given end
+    if (first_[step] >= executions_.size() && !until_.empty()) break;  // beyond the given end
     if (next == changed.end() || *next != step) {
-      for (std::size_t k = first_[step]; k < first_[step + 1]; ++k) out.push_back(&plays_[k]);
+      for (std::size_t k = first_[step]; k < first_[step + 1]; ++k) out.push_back(&executions_[k]);
       continue;
     }
     ++next;
-    for (const Action& action : bodies[step]) out.push_back(&own.emplace_back(Play{scenario_.steps[step].name, action}));
+    for (const Action& action : bodies[step])
+      out.push_back(&own.emplace_back(StepExecution{scenario_.steps[step].name, action}));
     if (!bodies[step].empty()) continue;
-    Play& nothing = own.emplace_back(Play{scenario_.steps[step].name, {}});
+    StepExecution& nothing = own.emplace_back(StepExecution{scenario_.steps[step].name, {}});
     nothing.action.op = Operation::nothing;
     out.push_back(&nothing);
   }
   return out;
 }
 
-Rehearsed IncrementalReplay::play(const Bodies& bodies, const OnCheck& on_check) {
+ReplayResult IncrementalReplay::play(const CandidateSteps& bodies, const OnCheck& on_check) {
   Sequence own;
-  const std::vector<const Play*> plays = order(bodies, own);
+  const std::vector<const StepExecution*> executions = order(bodies, own);
   std::size_t k = 0;
-  Rehearsed out;
+  ReplayResult out;
   const auto take = [&](const Segment& segment) {
     out.moved += segment.moved;
     out.said.insert(out.said.end(), segment.said.begin(), segment.said.end());
   };
-  const auto is_base = [&](std::size_t at) { return at < segments_.size() && plays[at] == &plays_[at]; };
-  while (k < plays.size() && is_base(k)) take(segments_[k++]);
-  if (k == segments_.size() && (k == plays.size() || tape_.ending.kind != "completed")) return unchanged_;
+  const auto is_base = [&](std::size_t at) { return at < segments_.size() && executions[at] == &executions_[at]; };
+  while (k < executions.size() && is_base(k)) take(segments_[k++]);
+  if (k == segments_.size() && (k == executions.size() || program_.ending.kind != "completed")) return unchanged_;
 
-  Tape tape;
-  tape.own = tape_.own;
+  CopyProgram program;
+  program.own = program_.own;
   const std::size_t checks = k < segments_.size() ? segments_[k].checks_begin
                              : segments_.empty()  ? 0
                                                   : segments_.back().checks_end;
-  tape.checks.assign(tape_.checks.begin(), tape_.checks.begin() + static_cast<std::ptrdiff_t>(checks));
+  program.checks.assign(program_.checks.begin(), program_.checks.begin() + static_cast<std::ptrdiff_t>(checks));
   out.first_check = checks;
   const auto buffers_at = [&](std::size_t at) {
     const std::size_t n = at < segments_.size() ? segments_[at].buffers_begin
-                          : segments_.empty()   ? tape_.own
+                          : segments_.empty()   ? program_.own
                                                 : segments_.back().buffers_end;
     return static_cast<std::ptrdiff_t>(n);
   };
   const auto progress_at = [&](std::size_t at) {
     return at < segments_.size() ? segments_[at].before : segments_.back().after;
   };
-  tape.buffers.assign(tape_.buffers.begin(), tape_.buffers.begin() + buffers_at(k));
+  program.buffers.assign(program_.buffers.begin(), program_.buffers.begin() + buffers_at(k));
   Bytes bytes = k < segments_.size() ? segments_[k].bytes : at_checks_.back();
-  bytes.grow(tape.buffers, seed_, pass_);
+  bytes.grow(program.buffers, seed_, pass_);
 
   bool asked = true, same = true, going = true;
-  const auto played = [&](const Tape& what, std::size_t begin, std::size_t end) {
+  const auto played = [&](const CopyProgram& what, std::size_t begin, std::size_t end) {
     out.ops += static_cast<std::int64_t>(end - begin);
     scenario::play(what, begin, end, bytes, seed_, pass_,
                    [&](std::size_t check) { asked = asked && on_check(check, bytes); });
   };
   std::optional<Recorder> recorder;
-  for (; k < plays.size() && going && asked; ++k) {
+  for (; k < executions.size() && going && asked; ++k) {
     if (same && is_base(k)) {
       const Segment& segment = segments_[k];
       recorder.reset();
-      tape.buffers.insert(tape.buffers.end(), tape_.buffers.begin() + static_cast<std::ptrdiff_t>(tape.buffers.size()),
-                          tape_.buffers.begin() + static_cast<std::ptrdiff_t>(segment.buffers_end));
-      bytes.grow(tape.buffers, seed_, pass_);
-      played(tape_, segment.ops_begin, segment.ops_end);
+      program.buffers.insert(program.buffers.end(),
+                             program_.buffers.begin() + static_cast<std::ptrdiff_t>(program.buffers.size()),
+                             program_.buffers.begin() + static_cast<std::ptrdiff_t>(segment.buffers_end));
+      bytes.grow(program.buffers, seed_, pass_);
+      played(program_, segment.ops_begin, segment.ops_end);
       take(segment);
-      tape.checks.assign(tape_.checks.begin(), tape_.checks.begin() + static_cast<std::ptrdiff_t>(segment.checks_end));
-      if (k + 1 == segments_.size() && tape_.ending.kind != "completed") going = false, tape.ending = tape_.ending;
+      program.checks.assign(program_.checks.begin(),
+                            program_.checks.begin() + static_cast<std::ptrdiff_t>(segment.checks_end));
+      if (k + 1 == segments_.size() && program_.ending.kind != "completed") going = false, program.ending = program_.ending;
       continue;
     }
-    if (!recorder) recorder.emplace(scenario_, space_, tape, locators_, progress_at(k));
-    const std::size_t ops = tape.ops.size(), events = tape.events.size();
-    going = recorder->act(*plays[k]);
-    bytes.grow(tape.buffers, seed_, pass_);
-    played(tape, ops, tape.ops.size());
-    Harvest got = harvest(tape.events, events);
+    if (!recorder) recorder.emplace(scenario_, space_, program, locators_, progress_at(k));
+    const std::size_t ops = program.ops.size(), events = program.events.size();
+    going = recorder->act(*executions[k]);
+    bytes.grow(program.buffers, seed_, pass_);
+    played(program, ops, program.ops.size());
+    Harvest got = harvest(program.events, events);
     out.moved += got.moved;
     out.said.insert(out.said.end(), got.said.begin(), got.said.end());
     // Whether the rest can be reused.
-    const bool counted = k < segments_.size() && tape.buffers.size() == segments_[k].buffers_end &&
-                         tape.checks.size() == segments_[k].checks_end;
-    const bool quiet = same && k < plays_.size() && !leaves_traces(*plays[k]) && !leaves_traces(plays_[k]);
+    const bool counted = k < segments_.size() && program.buffers.size() == segments_[k].buffers_end &&
+                         program.checks.size() == segments_[k].checks_end;
+    const bool quiet = same && k < executions_.size() && !leaves_traces(*executions[k]) && !leaves_traces(executions_[k]);
     same = going && counted && (quiet || recorder->progress() == segments_[k].after);
   }
   if (going && asked) {
-    on_check(tape.checks.size(), bytes);
-    tape.checks.emplace_back("");
+    on_check(program.checks.size(), bytes);
+    program.checks.emplace_back("");
   }
-  out.ending = tape.ending;
-  out.checks = std::move(tape.checks);
+  out.ending = program.ending;
+  out.checks = std::move(program.checks);
   return out;
 }
 
-Tape IncrementalReplay::tape(const Bodies& bodies) {
+CopyProgram IncrementalReplay::program(const CandidateSteps& bodies) {
   return record(scenario_, space_, cut(sequence_of(scenario_, bodies)), locators_);
 }
 

@@ -11,10 +11,10 @@
 
 namespace kvcts::scenario {
 
-using Bodies = std::vector<std::vector<Action>>;  ///< what each step does, in a hypothesis
+using CandidateSteps = std::vector<std::vector<Action>>;  ///< what each step does, in a hypothesis
 
 /// What a sequence did, besides its bytes.
-struct Rehearsed {
+struct ReplayResult {
   Ending ending;
   std::vector<std::string> checks;
   std::vector<nlohmann::json> said;  ///< visible events: reports, and illegal accesses
@@ -30,19 +30,19 @@ class IncrementalReplay {
   using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
 
   /// `base`: the sequence that hypotheses modify. `until`: leaves out this step's plays and everything after them.
-  IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators, Bodies base, std::string until,
-                    std::uint64_t seed, int pass);
+  IncrementalReplay(const Scenario& scenario, const AddressSpace& space, Locators& locators, CandidateSteps base,
+                    std::string until, std::uint64_t seed, int pass);
 
   /// The outcome of the base itself.
-  const Rehearsed& unchanged() const { return unchanged_; }
+  const ReplayResult& unchanged() const { return unchanged_; }
   const std::vector<Bytes>& unchanged_bytes() const { return at_checks_; }
-  const Tape& unchanged_tape() const { return tape_; }
-  /// How many ops of that tape precede a step; all, if it never happens.
+  const CopyProgram& unchanged_program() const { return program_; }
+  /// How many ops of that program precede a step; all, if it never happens.
   std::size_t ops_before(const std::string& step) const;
   /// Throws std::runtime_error (std::exception) when bodies request the impossible.
-  Rehearsed play(const Bodies& bodies, const OnCheck& on_check);
-  /// The whole sequence on one tape, for other passes.
-  Tape tape(const Bodies& bodies);
+  ReplayResult play(const CandidateSteps& bodies, const OnCheck& on_check);
+  /// The whole sequence on one program, for other passes.
+  CopyProgram program(const CandidateSteps& bodies);
 
  private:
   /// One play of the base.
@@ -55,23 +55,23 @@ class IncrementalReplay {
     Bytes bytes;  ///< before it
   };
   /// Plays in order, taking those of unchanged steps from the base. `own` keeps the others.
-  std::vector<const Play*> order(const Bodies& bodies, Sequence& own) const;
+  std::vector<const StepExecution*> order(const CandidateSteps& bodies, Sequence& own) const;
   Sequence cut(Sequence sequence) const;
 
   const Scenario& scenario_;
   const AddressSpace& space_;
   Locators& locators_;
-  Bodies base_;
+  CandidateSteps base_;
   std::string until_;
   std::uint64_t seed_;
   int pass_;
   bool reordered_{false};  ///< the base has steps that execute out of place
-  Sequence plays_;
+  Sequence executions_;
   std::vector<std::size_t> first_;  ///< step -> its first play, if nothing is reordered; plus one entry at the end
-  Tape tape_;
+  CopyProgram program_;
   std::vector<Segment> segments_;  ///< as far as the base got
   std::vector<Bytes> at_checks_;
-  Rehearsed unchanged_;
+  ReplayResult unchanged_;
 };
 
 }  // namespace kvcts::scenario

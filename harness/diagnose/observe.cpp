@@ -7,21 +7,21 @@ namespace kvcts::scenario {
 
 using nlohmann::json;
 
-void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
+void observe_more(Observation& o, const CopyProgram& program, std::uint64_t seed, int passes, const CopyExecutor& executor) {
   for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
-    Bytes bytes(tape.buffers, seed, pass);
+    Bytes bytes(program.buffers, seed, pass);
     std::vector<Bytes> at;
-    play(tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
+    play(program, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, executor);
     o.bytes.push_back(std::move(at));
   }
 }
 
-Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
+Observation observe(const CopyProgram& program, std::uint64_t seed, int passes, const CopyExecutor& executor) {
   Observation out;
-  out.ending = tape.ending;
-  out.events = tape.events;
-  out.checks = tape.checks;
-  observe_more(out, tape, seed, passes, mover);
+  out.ending = program.ending;
+  out.events = program.events;
+  out.checks = program.checks;
+  observe_more(out, program, seed, passes, executor);
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "scene/machine/tape.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/truth/truth.hpp"
 
 namespace kvcts::scenario {
@@ -19,10 +19,11 @@ struct Observation {
   std::vector<std::vector<Bytes>> bytes;  ///< [pass][check]
 };
 
-/// Plays a tape in passes [0, passes).
-Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
+/// Plays a program in passes [0, passes).
+Observation observe(const CopyProgram& program, std::uint64_t seed, int passes, const CopyExecutor& executor = {});
 /// Adds passes up to `passes`.
-void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
+void observe_more(Observation& observation, const CopyProgram& program, std::uint64_t seed, int passes,
+                  const CopyExecutor& executor = {});
 
 /// What every byte must be, rendered pass by pass.
 class Expectation {

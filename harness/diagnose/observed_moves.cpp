@@ -399,7 +399,7 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
   if (images_.empty()) images_.resize(scenario().steps.size());
   auto& known = images_[step];
   if (known) return *known;
-  NamePlayer player(replay_.unchanged_tape(), evidence_.names);
+  SymbolicReplay player(replay_.unchanged_program(), evidence_.names);
   player.until(replay_.ops_before(scenario().steps[step].name));
   known = player.images();
   return *known;

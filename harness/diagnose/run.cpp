@@ -198,7 +198,7 @@ void expect_playable(const Scenario& scenario) {
   record(scenario, space, actual_sequence(scenario));
 }
 
-Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& mover) {
+Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExecutor& executor) {
   using clock = std::chrono::steady_clock;
   const auto ns_since = [](clock::time_point begin) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
@@ -207,8 +207,8 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
   const AddressSpace space(scenario);
   SymbolTable names;
   Held whole(paint(without_faults(scenario), space, names), space, names, seed);
-  const Tape tape = record(scenario, space, actual_sequence(scenario));
-  Observation seen = observe(tape, seed, deciding_passes(scenario), mover);
+  const CopyProgram program = record(scenario, space, actual_sequence(scenario));
+  Observation seen = observe(program, seed, deciding_passes(scenario), executor);
   Mismatch& mismatch = whole.mismatch;
   mismatch = compare(seen, whole.truth, whole.expectation, space);
   whole.content = content_of(whole.expectation, names);
@@ -243,7 +243,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
     if (!completed) report.message = ended;
     if (report.outcome == Outcome::pass)
-      report.message = words_without_effect(steps_without_effect(scenario, space, seen, true, seed, mover));
+      report.message = words_without_effect(steps_without_effect(scenario, space, seen, true, seed, executor));
     conclude();
     return report;
   }
@@ -258,7 +258,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
   Held* told = &whole;  // what is said of the bytes; the cause is searched in the whole
   Explanation why;
   if (searched) {
-    observe_more(seen, tape, seed, naming_passes, mover);
+    observe_more(seen, program, seed, naming_passes, executor);
     mismatch = compare(seen, whole.truth, whole.expectation, space, &mismatch);
     const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, space, names, seed); };
     find();
@@ -310,7 +310,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const Mover& m
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
-  if (const std::string idle = words_without_effect(steps_without_effect(scenario, space, seen, false, seed, mover));
+  if (const std::string idle = words_without_effect(steps_without_effect(scenario, space, seen, false, seed, executor));
       !idle.empty())
     report.message += "; " + idle;
   if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};

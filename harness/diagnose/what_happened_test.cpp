@@ -33,8 +33,8 @@ std::vector<Finding> found_in_runs(const Scenario& scenario) {
   SymbolTable names;
   const Truth truth = paint(without_faults(scenario), space, names);
   Expectation expectation(truth, space, names, 1);
-  const Tape tape = record(scenario, space, actual_sequence(scenario));
-  const Observation seen = observe(tape, 1, 2);
+  const CopyProgram program = record(scenario, space, actual_sequence(scenario));
+  const Observation seen = observe(program, 1, 2);
   const Mismatch mismatch = compare(seen, truth, expectation, space);
   return what_happened(scenario, space, names, runs_of(seen, mismatch, expectation, space, names, 1));
 }

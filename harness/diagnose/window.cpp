@@ -154,8 +154,8 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
   const AddressSpace space(scenario);
   SymbolTable names;
   const Truth truth = paint(without_faults(scenario), space, names);
-  const Tape tape = record(scenario, space, actual_sequence(scenario));
-  const Observation seen = observe(tape, seed, naming_passes);
+  const CopyProgram program = record(scenario, space, actual_sequence(scenario));
+  const Observation seen = observe(program, seed, naming_passes);
   Expectation expectation(truth, space, names, seed);
   const int buffer = buffer_of(space, window.region);
   const Buffer& b = space.buffers()[static_cast<std::size_t>(buffer)];

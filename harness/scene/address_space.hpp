@@ -36,7 +36,7 @@ struct BufferAddress {
 class AddressSpace {
  public:
   /// Memory of up to this many bytes in total is stored whole, larger memory page by page; untouched pages do not exist. The
-  /// comparison is the same: only a tape writes, so an untouched page never changed.
+  /// comparison is the same: only a program writes, so an untouched page never changed.
   static constexpr std::int64_t kept_whole = 4 << 20;
 
   /// Lays out every memory that owns its bytes, then the outputs of `read` steps (dense, by the longer of the intended and

@@ -256,7 +256,7 @@ std::vector<std::string> told(Played& p, bool runs) {
     return texts(what_happened(p.scenario, p.space, p.names,
                                runs_of(p.seen, p.mismatch, expectation, p.space, p.names, Played::seed)));
   Observation seen = p.seen;
-  observe_more(seen, p.tape, Played::seed, naming_passes);
+  observe_more(seen, p.program, Played::seed, naming_passes);
   const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.space, p.names, Played::seed); };
   Clues clues = find();
   if (clues.unknown > 0 && name_declared(p.scenario, p.names)) clues = find();
@@ -277,7 +277,7 @@ TEST(Sentences, AreTrueOfTheBytes) {
       if (std::getenv("KVCTS_SHOW")) std::cout << draw << ": " << error.what() << "\n";
       continue;
     }
-    if (played->mismatch.ranges.empty() || played->tape.ending.kind != "completed") continue;
+    if (played->mismatch.ranges.empty() || played->program.ending.kind != "completed") continue;
     ++wrong;
     for (const bool runs : {false}) {
       const auto list = told(*played, runs);

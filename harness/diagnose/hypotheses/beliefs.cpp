@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, Uses>> circles(const HypothesisSearch& w, con
 }
 
 // If a transfer is among them, the origin of its bytes shows whether the idea is worth trying.
-bool likely(HypothesisSearch& w, const Bodies& bodies, const Uses& uses) {
+bool likely(HypothesisSearch& w, const CandidateSteps& bodies, const Uses& uses) {
   bool asked = false;
   for (const Use& use : uses) {
     const Action& a = w.action(use.step);
@@ -110,7 +110,7 @@ void generate_some_beliefs(HypothesisSearch& w) {
                                                           ? w.action(uses.begin()->step).to[uses.begin()->view]
                                                           : w.action(uses.begin()->step).from[uses.begin()->view]))) {
         if (w.spent()) return;
-        Bodies bodies = w.bodies();
+        CandidateSteps bodies = w.bodies();
         const std::string now = layout::to_text(variant.cache);
         for (const Use& use : uses) {
           if (bodies[use.step].size() != 1) continue;

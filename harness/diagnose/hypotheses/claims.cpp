@@ -5,7 +5,7 @@ namespace kvcts::scenario {
 
 void generate_claims(HypothesisSearch& w) {
   for (const Claim& claim : w.evidence().claims) {
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     for (auto& body : bodies) {
       for (Action& a : body) {
         if (!brings(a)) continue;

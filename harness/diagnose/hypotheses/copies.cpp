@@ -18,7 +18,7 @@ struct List {
 };
 
 bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<Copy>& copies) {
-  Bodies bodies = list.w.bodies();
+  CandidateSteps bodies = list.w.bodies();
   bodies[list.step] = written_out(list.w, list.step, copies);
   return list.w.attempt(fault_class, words + " in " + symbol_of(list.w, list.step), std::move(bodies));
 }

@@ -8,16 +8,17 @@ namespace kvcts::scenario {
 
 std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
   const Evidence& e = w.evidence();
-  const Tape tape = record(w.scenario(), e.space, {Play{w.scenario().steps[step].name, w.action(step)}}, w.locators());
+  const CopyProgram program =
+      record(w.scenario(), e.space, {StepExecution{w.scenario().steps[step].name, w.action(step)}}, w.locators());
   std::vector<Copy> out;
-  for (const Op& op : tape.ops) {
+  for (const Op& op : program.ops) {
     if (op.kind == Op::Kind::check) continue;
-    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_buffer < static_cast<int>(tape.own)) {
+    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_buffer < static_cast<int>(program.own)) {
       out.push_back({{-1, op.dst}, {op.dst_buffer, op.dst}, op.n});
       continue;
     }
-    if (op.kind != Op::Kind::copy || op.src_buffer >= static_cast<int>(tape.own) ||
-        op.dst_buffer >= static_cast<int>(tape.own))
+    if (op.kind != Op::Kind::copy || op.src_buffer >= static_cast<int>(program.own) ||
+        op.dst_buffer >= static_cast<int>(program.own))
       return {};
     out.push_back({{op.src_buffer, op.src}, {op.dst_buffer, op.dst}, op.n});
   }

@@ -12,8 +12,8 @@ namespace {
 
 /// Changes the views at one end of every move.
 template <class F>
-Bodies changed(const HypothesisSearch& w, bool at_source, F&& change) {
-  Bodies bodies = w.bodies();
+CandidateSteps changed(const HypothesisSearch& w, bool at_source, F&& change) {
+  CandidateSteps bodies = w.bodies();
   for (auto& body : bodies) {
     for (Action& a : body) {
       if (a.op != Operation::move) continue;

@@ -22,7 +22,7 @@ void generate_extra(HypothesisSearch& w) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (w.action(i).op != Operation::nothing) continue;
     const auto here = [&](FaultClass fault_class, const std::string& words, const Action& extra) {
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       bodies[i] = {extra};
       w.attempt(fault_class, words + " in " + symbol_of(w, i) + ", where nothing was meant", std::move(bodies));
     };

@@ -254,7 +254,7 @@ void generate_fits(HypothesisSearch& w) {
           (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
           w.attempt(fault_class, symbol_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
           // The same belief in every step that touches the memory, or in those that do the same with it.
-          Bodies all = w.bodies(), alike = w.bodies();
+          CandidateSteps all = w.bodies(), alike = w.bodies();
           for (std::size_t k = 0; k < all.size(); ++k) {
             for (std::size_t n = 0; n < all[k].size(); ++n) {
               for (const bool source : {true, false}) {

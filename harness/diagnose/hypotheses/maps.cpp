@@ -27,7 +27,7 @@ void generate_beliefs(HypothesisSearch& w,
       if (alike && !tried.insert(memory.view.cache).second) continue;
       for (const Variant& variant : variants(cache_of(memory.view), 0)) {
         const std::string now = layout::to_text(variant.cache);
-        Bodies bodies = w.bodies();
+        CandidateSteps bodies = w.bodies();
         int steps = 0;
         for (auto& body : bodies) {
           for (Action& a : body) {
@@ -265,7 +265,7 @@ void generate_everywhere(HypothesisSearch& w) {
       }
       for (const auto& list : lists) {
         if (list == table) continue;
-        Bodies bodies = w.bodies();
+        CandidateSteps bodies = w.bodies();
         for (auto& body : bodies) {
           for (Action& a : body) {
             if (a.request != request || !through_views(a)) continue;

@@ -35,7 +35,7 @@ void attempt_cut(HypothesisSearch& w, std::size_t step, const Divider& cut, Faul
       same->second.insert(value);
   }
   if (groups.size() < 2) return;
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   bodies[step].clear();
   for (auto& [body, values] : groups) {
     keep_only(body, cut.picks, values);
@@ -118,7 +118,7 @@ void generate_regions(HypothesisSearch& w, std::size_t i) {
   }
   bool layers = false, changed = false;
   std::string words;
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   bodies[i].clear();
   for (const auto& [to, counts] : votes) {
     const Region from = most_voted(counts);
@@ -207,7 +207,7 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
     }
     return std::string();
   };
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   bodies[i].clear();
   std::int64_t all = 0;
   for (const Stray& stray : strays) {

@@ -49,7 +49,7 @@ void generate_raw(HypothesisSearch& w) {
             head.bytes = cut;
             tail.from.at(0).of = b.name, tail.from_offset = offset, tail.to_offset = a.to_offset + cut,
             tail.bytes = a.bytes - cut;
-            Bodies bodies = w.bodies();
+            CandidateSteps bodies = w.bodies();
             bodies[i] = {head, tail};
             w.attempt(FaultClass::truncated,
                       "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + symbol_of(w, i),

@@ -30,7 +30,7 @@ std::int64_t length_of(const HypothesisSearch& w, const Action& a) {
 
 // As in the registrations that took place, for each intended one.
 void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   std::string missing, shorter;
   for (const std::size_t i : steps) {
     const Action& a = w.action(i);
@@ -66,7 +66,7 @@ void generate_limits(HypothesisSearch& w, const std::vector<std::size_t>& steps)
   }
   for (const std::int64_t limit : limits) {
     if (limit <= 0) continue;
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     std::size_t cut = 0;
     for (const std::size_t i : steps) {
       if (length_of(w, w.action(i)) <= limit) continue;
@@ -86,7 +86,7 @@ void generate_exchanged(HypothesisSearch& w, const std::vector<std::size_t>& ste
   for (const auto& [memory, of] : by_memory) {
     if (of.size() < 2 || of.size() > 64) continue;
     const auto attempt = [&](const std::string& words, const std::vector<std::size_t>& order) {
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       for (std::size_t k = 0; k < of.size(); ++k) {
         for (Action& a : bodies[of[k]]) a.maps = w.action(of[order[k]]).to_offset;
       }

@@ -93,7 +93,7 @@ void generate_slabs(HypothesisSearch& w) {
   for (const Axis from : axes) {
     for (const Axis to : axes) {
       if (from == Axis::block && to == Axis::block) continue;
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       bool all = true;
       for (std::size_t i = 0; i < bodies.size() && all; ++i) {
         if (w.action(i).op != Operation::move) continue;

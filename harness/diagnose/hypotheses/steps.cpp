@@ -265,7 +265,7 @@ struct Lack {
 void generate_lacks(HypothesisSearch& w, const std::map<std::size_t, Lack>& lacks) {
   const bool in_part = std::ranges::any_of(lacks, [](const auto& lack) { return !lack.second.body.empty(); });
   if (lacks.size() < 2 || !in_part) return;
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   std::string words;
   FaultClass fault_class = lacks.begin()->second.fault_class;
   for (const auto& [step, lack] : lacks) {
@@ -560,7 +560,7 @@ void generate_keys(HypothesisSearch& w) {
   for (std::size_t count = 1; count <= n; ++count) {
     for (std::size_t mask = 1; mask < (std::size_t{1} << n); ++mask) {
       if (static_cast<std::size_t>(__builtin_popcountll(mask)) != count) continue;
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       std::string missing;
       for (std::size_t f = 0; f < n; ++f) {
         if (!(mask >> f & 1)) continue;
@@ -673,7 +673,7 @@ void generate_called_off(HypothesisSearch& w) {
       });
       if (meant || !share_blocks(w, called_off, a)) continue;
       for (std::size_t j = 0; j < steps.size(); ++j) {
-        Bodies bodies = w.bodies();
+        CandidateSteps bodies = w.bodies();
         bodies[j].push_back(called_off);
         w.attempt(FaultClass::stale_block,
                   "request " + name + ", which was not to move, reached " + to + " after " + symbol_of(w, j),
@@ -756,7 +756,7 @@ void generate_orders_together(HypothesisSearch& w) {
     if (times.size() < 2) return;
     std::string words;
     std::set<std::string_view> classes;  // by name: the last one is reported
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     for (const auto& [i, j] : times) {
       Action body = w.action(i);
       (j > i ? body.after : body.before) = steps[j].name;

@@ -26,10 +26,10 @@ Shelves shelves_of(const HypothesisSearch& w) {
 }
 
 // What all puts keep when a key exists: as they say, or always the same.
-void with_every_winner(HypothesisSearch& w, const std::string& words, const Bodies& bodies) {
+void with_every_winner(HypothesisSearch& w, const std::string& words, const CandidateSteps& bodies) {
   w.attempt(FaultClass::identity_collision, words, bodies);
   for (const char* how : {"keep", "replace"}) {
-    Bodies changed = bodies;
+    CandidateSteps changed = bodies;
     let_win(changed, how);
     w.attempt(FaultClass::identity_collision,
               words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"),
@@ -52,7 +52,7 @@ void generate_collisions(HypothesisSearch& w, const Shelves& s) {
   for (std::size_t a = 0; a < keys.size(); ++a) {
     for (std::size_t b = 0; b < keys.size(); ++b) {
       if (a == b || keys[a].first != keys[b].first) continue;
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       for (const std::size_t i : all) {
         for (Action& action : bodies[i]) {
           if (action.store == keys[a].first && action.key == keys[a].second) action.key = keys[b].second;
@@ -64,7 +64,7 @@ void generate_collisions(HypothesisSearch& w, const Shelves& s) {
 }
 
 // A hit saves the writes behind it.
-void leave_out_what_was_found(const HypothesisSearch& w, const Shelves& s, Bodies& bodies) {
+void leave_out_what_was_found(const HypothesisSearch& w, const Shelves& s, CandidateSteps& bodies) {
   for (const std::size_t get : s.gets)
     for (std::size_t i = get + 1; i < bodies.size(); ++i)
       std::erase_if(bodies[i], [&](const Action& a) {
@@ -76,10 +76,10 @@ void leave_out_what_was_found(const HypothesisSearch& w, const Shelves& s, Bodie
 // Fields left out of all keys, with another object winning.
 void generate_fewer_fields(HypothesisSearch& w, const Shelves& s) {
   for (const std::string& field : key_fields(w)) {
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     leave_out_of_keys(bodies, field);
     with_every_winner(w, "keys without " + field, bodies);
-    Bodies fewer = bodies;
+    CandidateSteps fewer = bodies;
     leave_out_what_was_found(w, s, fewer);
     if (fewer != bodies) with_every_winner(w, "keys without " + field + ", and what the hit had was not written", fewer);
   }
@@ -87,7 +87,7 @@ void generate_fewer_fields(HypothesisSearch& w, const Shelves& s) {
 
 // Each get fetches the object whose content it got.
 void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
-  Bodies bodies = w.bodies();
+  CandidateSteps bodies = w.bodies();
   std::string words;
   for (const std::size_t get : s.gets) {
     std::map<std::size_t, std::int64_t> votes;
@@ -145,7 +145,7 @@ void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
       {FaultClass::layer_misrouted, &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
       {FaultClass::head_shard_mapping, &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
   for (const Route& route : routes) {
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     std::string words;
     for (const std::size_t get : s.gets) {
       const Action& a = w.action(get);

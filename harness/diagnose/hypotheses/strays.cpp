@@ -75,7 +75,7 @@ void generate_write(HypothesisSearch& w, const Stray& stray) {
       extra.pick.tokens.emplace(stray.tokens.begin(), stray.tokens.end());
     if (static_cast<std::int64_t>(stray.layers.size()) != high - low)
       extra.pick.layers.emplace(stray.layers.begin(), stray.layers.end());
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     bodies[i].push_back(extra);
     Ids shown;
     for (const auto& [position, votes] : stray.votes) shown.push_back(most_voted(votes));

@@ -177,7 +177,7 @@ void generate_tables(HypothesisSearch& w) {
 // Each request of a batch by another's table, or by whatever list its own bytes show.
 void generate_tables_together(HypothesisSearch& w) {
   for (const bool at_source : {true, false}) {
-    Bodies bodies = w.bodies();
+    CandidateSteps bodies = w.bodies();
     std::string words;
     std::size_t changed = 0, old = 0;
     for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {

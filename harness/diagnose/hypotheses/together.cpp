@@ -34,7 +34,7 @@ void generate_shared_orders(HypothesisSearch& w) {
       if (mistake.bodies[i].size() != 1 || mistake.bodies[i][0].to.size() != 1) continue;
       const Action& wrote = mistake.bodies[i][0];
       const std::string memory = memory_of(wrote.to[0]);
-      Bodies bodies = mistake.bodies;
+      CandidateSteps bodies = mistake.bodies;
       bool any = false;
       for (std::size_t k = i + 1; k < bodies.size(); ++k) {
         for (Action& a : bodies[k]) {
@@ -116,7 +116,7 @@ void generate_alike(HypothesisSearch& w) {
   for (const std::size_t lead : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {
       if (!asked.insert(mistake.fault_class).second) continue;
-      Bodies bodies = w.bodies();
+      CandidateSteps bodies = w.bodies();
       std::string words;
       std::size_t changed = 0;
       for (const std::size_t i : steps) {

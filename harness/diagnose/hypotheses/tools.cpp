@@ -134,13 +134,13 @@ std::set<std::string> key_fields(const HypothesisSearch& w) {
   return out;
 }
 
-void leave_out_of_keys(Bodies& bodies, const std::string& field) {
+void leave_out_of_keys(CandidateSteps& bodies, const std::string& field) {
   for (auto& body : bodies) {
     for (Action& a : body) a.key.erase(field);
   }
 }
 
-void let_win(Bodies& bodies, const std::string& how) {
+void let_win(CandidateSteps& bodies, const std::string& how) {
   for (auto& body : bodies) {
     for (Action& a : body) {
       if (a.op == Operation::put) a.on_exists = how;

@@ -83,8 +83,8 @@ bool outdated(const HypothesisSearch& w, std::size_t step, const std::string& me
 
 /// Names of all key fields that steps use.
 std::set<std::string> key_fields(const HypothesisSearch& w);
-void leave_out_of_keys(Bodies& bodies, const std::string& field);
+void leave_out_of_keys(CandidateSteps& bodies, const std::string& field);
 /// What all puts do when a key exists: keep | replace.
-void let_win(Bodies& bodies, const std::string& how);
+void let_win(CandidateSteps& bodies, const std::string& how);
 
 }  // namespace kvcts::scenario

@@ -136,7 +136,7 @@ class List {
         attempt(FaultClass::over_read, "the last piece continues for " + std::to_string(bytes) + " bytes", all);
       }
       if (!zeros) continue;
-      Bodies bodies = w_.bodies();
+      CandidateSteps bodies = w_.bodies();
       Action padding;
       padding.op = Operation::fill, padding.value = "zero";
       padding.to.resize(1);
@@ -165,7 +165,7 @@ class List {
   }
 
   void attempt(FaultClass fault_class, const std::string& words, const std::vector<Piece>& pieces) {
-    Bodies bodies = w_.bodies();
+    CandidateSteps bodies = w_.bodies();
     std::map<std::size_t, std::vector<Copy>> by_step;
     for (const Piece& p : pieces_) by_step[p.step];
     for (const Piece& p : pieces) by_step[p.step].push_back(p.copy);

@@ -14,8 +14,8 @@
 
 #include "diagnose/clues.hpp"
 #include "kernels/tag.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/machine/sequence.hpp"
-#include "scene/machine/tape.hpp"
 #include "scene/numbers.hpp"
 #include "scene/testing/scenarios.hpp"
 
@@ -297,9 +297,9 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   testing::add(s, w);
   testing::add(s, testing::move(s, "r", "P", "C"));
   const testing::Painted painted(s);
-  const Tape tape = record(s, painted.space, intended_sequence(s));
-  Bytes bytes(tape.buffers, testing::Painted::seed, 0);
-  play(tape, bytes, testing::Painted::seed, 0, [](std::size_t) {});
+  const CopyProgram program = record(s, painted.space, intended_sequence(s));
+  Bytes bytes(program.buffers, testing::Painted::seed, 0);
+  play(program, bytes, testing::Painted::seed, 0, [](std::size_t) {});
   std::set<std::uint32_t> kinds;  // kinds of fp32 that arrived
   std::vector<bool> seen(dtype == Dtype::fp32 ? 0 : std::size_t{1} << width);
   Patterns found;

@@ -21,9 +21,9 @@ std::uint64_t place(int buffer, std::int64_t nibble) {
 
 class Player {
  public:
-  explicit Player(const Tape& tape) : tape_(tape) {}
+  explicit Player(const CopyProgram& program) : program_(program) {}
   std::vector<Symbols> run() {
-    for (const Op& op : tape_.ops) step(op);
+    for (const Op& op : program_.ops) step(op);
     return std::move(checks_);
   }
 
@@ -59,7 +59,7 @@ class Player {
         set(op.dst_buffer, op.dst / 4, get(op.src_buffer, op.src / 4));
         break;
       case Op::Kind::row: {
-        const RowOp& r = tape_.rows[op.extra];
+        const RowOp& r = program_.rows[op.extra];
         const int width = layout::bits(r.dtype);
         for (std::int64_t k = 0; k < r.count; ++k) {
           std::int64_t bit = r.bit + k * r.stride;
@@ -73,7 +73,7 @@ class Player {
         break;
       }
       case Op::Kind::pattern: {
-        const auto& pattern = tape_.patterns[op.extra];
+        const auto& pattern = program_.patterns[op.extra];
         for (std::int64_t i = 0; i < op.n; ++i) {
           for (int half = 0; half < 2; ++half) {
             const std::int64_t at = (op.dst + i) * 2 + half;
@@ -85,7 +85,7 @@ class Player {
         break;
       }
       case Op::Kind::decode: {
-        const DecodeOp& d = tape_.decodes[op.extra];
+        const DecodeOp& d = program_.decodes[op.extra];
         std::uint64_t h = mix(17, code(d.code));
         for (int i = 0; i < d.power; ++i) h = mix(mix(h, code(d.scale)), code(d.global_scale));
         for (int i = 0; i < 8; ++i) set(op.dst_buffer, op.dst * 2 + i, mix(h, static_cast<std::uint64_t>(i)));
@@ -94,22 +94,22 @@ class Player {
       case Op::Kind::check: {
         Symbols own;
         for (const auto& [where, value] : now_)
-          if ((where >> 52) < tape_.own) own.emplace(where, value);
+          if ((where >> 52) < program_.own) own.emplace(where, value);
         checks_.push_back(std::move(own));
         break;
       }
     }
   }
-  const Tape& tape_;
+  const CopyProgram& program_;
   Symbols now_;
   std::vector<Symbols> checks_;
 };
 
 }  // namespace
 
-std::vector<Symbols> symbols_of(const Tape& tape) { return Player(tape).run(); }
+std::vector<Symbols> symbols_of(const CopyProgram& program) { return Player(program).run(); }
 
-bool same_map(const Tape& a, const Tape& b) {
+bool same_map(const CopyProgram& a, const CopyProgram& b) {
   return a.checks == b.checks && a.ending.kind == b.ending.kind && reports(a.events) == reports(b.events) &&
          symbols_of(a) == symbols_of(b);
 }

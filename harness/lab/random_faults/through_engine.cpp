@@ -31,10 +31,10 @@ ThroughEngine::ThroughEngine(const catalogue::EngineEntry& engine) : source_(mir
   peer_ = session_->add_peer(target_->metadata({source, destination}));
 }
 
-bool ThroughEngine::mirror(const Tape& tape, const Bytes& bytes, int buffer, testing::Memory& memory, Places& places,
-                           std::size_t& used) {
+bool ThroughEngine::mirror(const CopyProgram& program, const Bytes& bytes, int buffer, testing::Memory& memory,
+                           Places& places, std::size_t& used) {
   if (places.contains(buffer)) return true;
-  if (tape.buffers[static_cast<std::size_t>(buffer)].sparse) return false;
+  if (program.buffers[static_cast<std::size_t>(buffer)].sparse) return false;
   const auto& all = bytes.dense(buffer);
   if (all.size() > memory.size() - used) return false;
   std::memcpy(memory.data() + used, all.data(), all.size());
@@ -51,21 +51,21 @@ void ThroughEngine::transfer(bool reads, std::vector<transport::Descriptor> list
   session_->release(request);
 }
 
-void ThroughEngine::move(const Tape& tape, Bytes& bytes, std::span<const Op> ops) {
+void ThroughEngine::move(const CopyProgram& program, Bytes& bytes, std::span<const Op> ops) {
   const bool reads = lists % 2 == 1;
   Places from, to;
   std::size_t used_from = 0, used_to = 0;
   std::vector<transport::Descriptor> list;
   std::vector<const Op*> here;
   for (const Op& op : ops) {
-    if (!mirror(tape, bytes, op.src_buffer, source_, from, used_from) ||
-        !mirror(tape, bytes, op.dst_buffer, destination_, to, used_to)) {
+    if (!mirror(program, bytes, op.src_buffer, source_, from, used_from) ||
+        !mirror(program, bytes, op.dst_buffer, destination_, to, used_to)) {
       here.push_back(&op);
       continue;
     }
     const auto at = [&](int buffer, const Places& places, std::int64_t offset) {
       return places.at(buffer) +
-             static_cast<std::size_t>(offset + tape.buffers[static_cast<std::size_t>(buffer)].guard_below);
+             static_cast<std::size_t>(offset + program.buffers[static_cast<std::size_t>(buffer)].guard_below);
     };
     const std::uint64_t source = at(op.src_buffer, from, op.src), destination = at(op.dst_buffer, to, op.dst),
                         n = static_cast<std::uint64_t>(op.n);
@@ -82,7 +82,7 @@ void ThroughEngine::move(const Tape& tape, Bytes& bytes, std::span<const Op> ops
     if (std::memcmp(before.data(), source_.data(), used_from) != 0) throw std::runtime_error("the engine changed a source");
     for (const auto& [buffer, begin] : to) {
       const auto size = static_cast<std::int64_t>(bytes.dense(buffer).size());
-      bytes.write(buffer, -tape.buffers[static_cast<std::size_t>(buffer)].guard_below, size, destination_.data() + begin);
+      bytes.write(buffer, -program.buffers[static_cast<std::size_t>(buffer)].guard_below, size, destination_.data() + begin);
     }
   }
   for (const Op* op : here) {  // after the mirrors, which do not contain them

@@ -7,7 +7,7 @@
 
 #include "case/catalogue/entries.hpp"
 #include "engines/testing/target.hpp"
-#include "scene/machine/tape.hpp"
+#include "scene/machine/copy_program.hpp"
 
 namespace kvcts::scenario {
 
@@ -16,7 +16,7 @@ class ThroughEngine {
   /// Starts the other side. Throws transport::TransportError.
   explicit ThroughEngine(const catalogue::EngineEntry& engine);
   /// Throws std::runtime_error if a list does not end in 30 s, or if a source has changed.
-  void move(const Tape& tape, Bytes& bytes, std::span<const Op> copies);
+  void move(const CopyProgram& program, Bytes& bytes, std::span<const Op> copies);
 
   std::int64_t lists{0}, copies{0}, moved_bytes{0};
   std::int64_t left_out{0};  ///< copies of memories too large to mirror; made here
@@ -26,7 +26,7 @@ class ThroughEngine {
  private:
   /// Where the mirror of each buffer begins.
   using Places = std::map<int, std::size_t>;
-  static bool mirror(const Tape& tape, const Bytes& bytes, int buffer, testing::Memory& memory, Places& places,
+  static bool mirror(const CopyProgram& program, const Bytes& bytes, int buffer, testing::Memory& memory, Places& places,
                      std::size_t& used);
   void transfer(bool reads, std::vector<transport::Descriptor> list);
 

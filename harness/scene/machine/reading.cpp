@@ -157,7 +157,7 @@ void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t laye
   }
 }
 
-void Recorder::read(const Play& play) {
+void Recorder::read(const StepExecution& play) {
   const Action& a = play.action;
   Reading reading(*this, a);
   const RequestNow& now = reading.now;
@@ -188,8 +188,8 @@ void Recorder::read(const Play& play) {
   emit(reading.runs);
   for (const auto& [op, to] : reading.decodes) {
     if (!inside(reading.out, to, 4)) continue;
-    tape_.ops.push_back({Op::Kind::decode, -1, reading.out, 0, to, 4, tape_.decodes.size()});
-    tape_.decodes.push_back(op);
+    program_.ops.push_back({Op::Kind::decode, -1, reading.out, 0, to, 4, program_.decodes.size()});
+    program_.decodes.push_back(op);
   }
 }
 

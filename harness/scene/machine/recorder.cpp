@@ -40,10 +40,10 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 
 }  // namespace
 
-Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators)
-    : Recorder(scenario, space, tape, locators, Progress{}) {
-  tape_.buffers = space.buffers();
-  tape_.own = tape_.buffers.size();
+Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators)
+    : Recorder(scenario, space, program, locators, Progress{}) {
+  program_.buffers = space.buffers();
+  program_.own = program_.buffers.size();
   for (const auto& [name, request] : scenario.requests) {
     RequestNow& now = now_.requests[name];
     now.tokens = request.tokens, now.first_token = request.first_token, now.generation = request.generation;
@@ -55,8 +55,9 @@ Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& ta
   }
 }
 
-Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators, Progress progress)
-    : scenario_(scenario), space_(space), tape_(tape), locators_(locators), now_(std::move(progress)) {
+Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators,
+                   Progress progress)
+    : scenario_(scenario), space_(space), program_(program), locators_(locators), now_(std::move(progress)) {
   for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
     for (const Buffer& buffer : space.buffers()) {
@@ -67,44 +68,44 @@ Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, Tape& ta
 }
 
 void Recorder::run(const Sequence& sequence) {
-  for (const Play& play : sequence) {
+  for (const StepExecution& play : sequence) {
     if (!act(play)) return;
   }
   finish();
 }
 
 void Recorder::finish() {
-  tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
-  tape_.checks.push_back("");
+  program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+  program_.checks.push_back("");
 }
 
-void Recorder::event(const Play& play, json fields) {
+void Recorder::event(const StepExecution& play, json fields) {
   fields["step"] = play.step;
   fields["op"] = play.action.op;
   if (!play.action.request.empty()) fields["request"] = play.action.request;
-  tape_.events.push_back(std::move(fields));
+  program_.events.push_back(std::move(fields));
 }
 
-void Recorder::end(const std::string& kind, const Play& play, const std::string& text) {
-  Ending& e = tape_.ending;
+void Recorder::end(const std::string& kind, const StepExecution& play, const std::string& text) {
+  Ending& e = program_.ending;
   e.kind = kind, e.step = play.step, e.text = text;
   e.in = play.action.in, e.about = play.action.about, e.signal = play.action.signal;
   e.expects = play.action.expects, e.found = play.action.found;
-  tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
-  tape_.checks.push_back("");
+  program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+  program_.checks.push_back("");
 }
 
 int Recorder::temporary(std::int64_t bytes) {
   Buffer buffer;
   buffer.name = "(temporary)";
   buffer.side = "staging";
-  buffer.ordinal = static_cast<int>(tape_.buffers.size());
+  buffer.ordinal = static_cast<int>(program_.buffers.size());
   buffer.bytes = bytes;
-  tape_.buffers.push_back(buffer);
+  program_.buffers.push_back(buffer);
   return buffer.ordinal;
 }
 
-bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer) {
+bool Recorder::stopped_by(const StepExecution& play, const std::vector<Violation>& violations, bool transfer) {
   if (violations.empty()) return false;
   const Violation& first = violations.front();
   std::int64_t offset = 0;
@@ -123,9 +124,9 @@ bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violat
   return true;
 }
 
-bool Recorder::act(const Play& play) {
+bool Recorder::act(const StepExecution& play) {
   const Action& a = play.action;
-  if (play.part == Play::Part::capture) {
+  if (play.part == StepExecution::Part::capture) {
     Captured& taken = now_.captured[play.step];
     if (play.takes_table) taken.tables = now_.requests;
     if (play.takes_bytes && (a.op == Operation::move)) {
@@ -143,10 +144,10 @@ bool Recorder::act(const Play& play) {
       }
       if (!stopped_by(play, post(in, true), true)) emit(in);
     }
-    return tape_.ending.kind == "completed";
+    return program_.ending.kind == "completed";
   }
   std::map<std::string, RequestNow> later;
-  const bool old_tables = play.part == Play::Part::deliver && play.takes_table;
+  const bool old_tables = play.part == StepExecution::Part::deliver && play.takes_table;
   if (old_tables) {
     later = now_.requests;
     now_.requests = now_.captured[play.step].tables;
@@ -154,10 +155,10 @@ bool Recorder::act(const Play& play) {
 
   if (!picks_beyond(play)) carry_out(play);
   if (old_tables) now_.requests = std::move(later);
-  return tape_.ending.kind == "completed";
+  return program_.ending.kind == "completed";
 }
 
-void Recorder::carry_out(const Play& play) {
+void Recorder::carry_out(const StepExecution& play) {
   const Action& a = play.action;
   switch (a.op) {
     case Operation::nothing:
@@ -245,13 +246,13 @@ void Recorder::carry_out(const Play& play) {
       end("hung", play, a.text);
       break;
     case Operation::check:
-      tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
-      tape_.checks.push_back(play.step);
+      program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+      program_.checks.push_back(play.step);
       break;
   }
 }
 
-bool Recorder::picks_beyond(const Play& play) {
+bool Recorder::picks_beyond(const StepExecution& play) {
   const Action& a = play.action;
   std::string about;
   const auto check = [&](const std::vector<View>& views, const Selection& pick, bool write) -> std::optional<std::string> {
@@ -286,11 +287,11 @@ bool Recorder::picks_beyond(const Play& play) {
   event(play, {{"beyond", *found}});
   if (a.otherwise == "go on") return false;
   end(a.op == Operation::move || a.op == Operation::put || a.op == Operation::get ? "raised" : "crashed", play, *found);
-  tape_.ending.about = about;
+  program_.ending.about = about;
   return true;
 }
 
-bool Recorder::require(const Play& play) {
+bool Recorder::require(const StepExecution& play) {
   const Action& a = play.action;
   std::string text = a.text;
   bool good = true;
@@ -323,25 +324,25 @@ bool Recorder::require(const Play& play) {
                {"good", good}});
   if (good || a.otherwise == "go on") return true;
   end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", play, text);
-  if (a.op == Operation::unpack) tape_.ending.about = "dims";
+  if (a.op == Operation::unpack) program_.ending.about = "dims";
   return false;
 }
 
-void Recorder::write(const Play& play) {
+void Recorder::write(const StepExecution& play) {
   const Action& a = play.action;
   RequestNow& now = request(a.request);
   std::vector<Violation> against;
-  const std::size_t ops = tape_.ops.size(), rows_before = tape_.rows.size();
+  const std::size_t ops = program_.ops.size(), rows_before = program_.rows.size();
   for (const View& view : a.to) {
     const ViewLocator& to = locator(view);
     for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
       if (const auto whole = stretch(row);
           whole && !a.pick.channels && inside(whole->buffer, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
-        tape_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
-                              a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
-                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->buffer,
-                              whole->bit, layout::bits(row.plane->plane().dtype)});
+        program_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
+                                 a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
+                                 box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->buffer,
+                                 whole->bit, layout::bits(row.plane->plane().dtype)});
         continue;
       }
       RowOp op;
@@ -356,13 +357,13 @@ void Recorder::write(const Play& play) {
           continue;
         }
         const bool high = at->width == 4 && row.plane->plane().high_nibble_first;
-        if (high) at->bit ^= 4;  // the tape applies the order itself
+        if (high) at->bit ^= 4;  // the program applies the order itself
         if (op.count > 0 && op.first + op.count == c && (op.count == 1 || op.bit + op.count * op.stride == at->bit)) {
           if (op.count == 1) op.stride = at->bit - op.bit;
           ++op.count;
           continue;
         }
-        if (op.count > 0) tape_.rows.push_back(op);
+        if (op.count > 0) program_.rows.push_back(op);
         op = {row.component,
               row.plane->plane().dtype,
               high,
@@ -378,24 +379,24 @@ void Recorder::write(const Play& play) {
               at->bit,
               0};
       }
-      if (op.count > 0) tape_.rows.push_back(op);
+      if (op.count > 0) program_.rows.push_back(op);
     }
   }
-  for (std::size_t i = rows_before; i < tape_.rows.size(); ++i) {
-    tape_.ops.push_back({Op::Kind::row, -1, tape_.rows[i].buffer, 0, 0, 0, i});
+  for (std::size_t i = rows_before; i < program_.rows.size(); ++i) {
+    program_.ops.push_back({Op::Kind::row, -1, program_.rows[i].buffer, 0, 0, 0, i});
   }
   event(play, {{"generation", a.generation.value_or(now.generation)}});
   if (stopped_by(play, against, false)) {
-    const bool checked = tape_.ending.kind != "completed";
-    tape_.ops.resize(ops);
-    if (checked) tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size() - 1});
+    const bool checked = program_.ending.kind != "completed";
+    program_.ops.resize(ops);
+    if (checked) program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size() - 1});
   }
 }
 
-void Recorder::move(const Play& play) {
+void Recorder::move(const StepExecution& play) {
   const Action& a = play.action;
   std::vector<Run> runs;
-  const bool captured = play.part == Play::Part::deliver && play.takes_bytes;
+  const bool captured = play.part == StepExecution::Part::deliver && play.takes_bytes;
   if (captured) {
     runs = now_.captured[play.step].runs;
   } else {
@@ -406,11 +407,11 @@ void Recorder::move(const Play& play) {
   const auto against = post(runs, a.splits);
   const bool stopped = stopped_by(play, against, true);
   event(play, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
-  if (stopped && tape_.ending.kind != "completed") return;
+  if (stopped && program_.ending.kind != "completed") return;
   if (!stopped) emit_at_once(std::move(runs));
 }
 
-void Recorder::fill(const Play& play) {
+void Recorder::fill(const StepExecution& play) {
   const Action& a = play.action;
   std::vector<Run> runs;
   if (!a.request.empty() || a.to_blocks) {
@@ -446,22 +447,22 @@ void Recorder::fill(const Play& play) {
   }
   event(play, json::object());
   if (stopped_by(play, against, false)) return;
-  tape_.patterns.push_back(pattern);
+  program_.patterns.push_back(pattern);
   for (const Run& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.dst_buffer, offset, bytes)) continue;
     if (run.dst % 8 == 0 && run.n % 8 == 0) {
-      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, 0, offset, bytes, tape_.patterns.size() - 1});
+      program_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, 0, offset, bytes, program_.patterns.size() - 1});
       continue;
     }
     for (std::int64_t bit = run.dst; bit < run.dst + run.n; bit += 4) {
       const std::int64_t byte = floor_div(bit, 8), half = bit == byte * 8 ? 1 : 2;
-      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, half, byte, 1, tape_.patterns.size() - 1});
+      program_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, half, byte, 1, program_.patterns.size() - 1});
     }
   }
 }
 
-void Recorder::registration(const Play& play) {
+void Recorder::registration(const StepExecution& play) {
   const Action& a = play.action;
   const bool whole_memory = a.memory.find('/') == std::string::npos;
   std::vector<BufferAddress> places;
@@ -486,15 +487,15 @@ void Recorder::registration(const Play& play) {
   }
 }
 
-Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence) {
+CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence) {
   Locators locators(space);
   return record(scenario, space, sequence, locators);
 }
 
-Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators) {
-  Tape tape;
-  Recorder(scenario, space, tape, locators).run(sequence);
-  return tape;
+CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators) {
+  CopyProgram program;
+  Recorder(scenario, space, program, locators).run(sequence);
+  return program;
 }
 
 }  // namespace kvcts::scenario

@@ -1,4 +1,4 @@
-// The machine's state while it records a tape, one object per sequence. Parts: recorder.cpp (sequence, tables, ends),
+// The machine's state while it records a program, one object per sequence. Parts: recorder.cpp (sequence, tables, ends),
 // reading.cpp, stores.cpp (put, get), rows.cpp (rows of views), transfer.cpp (runs, registrations, bounds).
 #pragma once
 
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "scene/machine/copy_program.hpp"
 #include "scene/machine/locator.hpp"
-#include "scene/machine/tape.hpp"
 
 namespace kvcts::scenario {
 
@@ -97,12 +97,12 @@ Selection destinations(const Action& action);
 
 class Recorder {
  public:
-  Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators);
-  /// Continues from there; `tape` has the buffers of that moment.
-  Recorder(const Scenario& scenario, const AddressSpace& space, Tape& tape, Locators& locators, Progress progress);
+  Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators);
+  /// Continues from there; `program` has the buffers of that moment.
+  Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
-  bool act(const Play& play);  ///< false: the sequence has ended
-  void carry_out(const Play& play);
+  bool act(const StepExecution& play);  ///< false: the sequence has ended
+  void carry_out(const StepExecution& play);
   void finish();  ///< after the last action, unless one ended the sequence: the last check
   const Progress& progress() const { return now_; }
 
@@ -113,25 +113,25 @@ class Recorder {
   struct Reading;
 
   // recorder.cpp
-  void end(const std::string& kind, const Play& play, const std::string& text);
-  void event(const Play& play, nlohmann::json fields);
-  bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
+  void end(const std::string& kind, const StepExecution& play, const std::string& text);
+  void event(const StepExecution& play, nlohmann::json fields);
+  bool stopped_by(const StepExecution& play, const std::vector<Violation>& violations, bool transfer);
   /// Picks that no view of the step holds: an index beyond its list, which makes the code fail. Returns whether the step is
   /// cancelled.
-  bool picks_beyond(const Play& play);
-  bool require(const Play& play);
-  void write(const Play& play);
-  void fill(const Play& play);
-  void registration(const Play& play);
-  void move(const Play& play);
+  bool picks_beyond(const StepExecution& play);
+  bool require(const StepExecution& play);
+  void write(const StepExecution& play);
+  void fill(const StepExecution& play);
+  void registration(const StepExecution& play);
+  void move(const StepExecution& play);
   int temporary(std::int64_t bytes);
 
   // reading.cpp
-  void read(const Play& play);
+  void read(const StepExecution& play);
 
   // stores.cpp
-  void put(const Play& play);
-  void get(const Play& play);
+  void put(const StepExecution& play);
+  void get(const StepExecution& play);
   /// What a put or get takes from its views, in object order (component, K/V, layer, token, head, channel).
   std::vector<Stored> stored(const Action& action);
   /// The same; a part of the step's intended set keeps its place in that object. `bits`: of the whole object.
@@ -171,7 +171,7 @@ class Recorder {
 
   const Scenario& scenario_;
   const AddressSpace& space_;
-  Tape& tape_;
+  CopyProgram& program_;
   Locators& locators_;
   std::set<int> needs_registration_;
   Progress now_;

@@ -142,7 +142,7 @@ void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) 
   const auto part = row.plane->part(Axis::channel, first);
   if (!part) return;
   const BitRange at = row.plane->at(row.sum + *part);
-  const std::int64_t base = tape_.buffers[static_cast<std::size_t>(at.buffer)].base * 8, unit = view.align() * 8;
+  const std::int64_t base = program_.buffers[static_cast<std::size_t>(at.buffer)].base * 8, unit = view.align() * 8;
   row.shift = floor_div(base + at.bit, unit) * unit - (base + at.bit);
 }
 

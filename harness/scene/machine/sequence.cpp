@@ -9,8 +9,8 @@ namespace kvcts::scenario {
 namespace {
 
 // Where a late action goes: directly after (before) all plays of the named step, after earlier additions there.
-void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play play) {
-  const auto of_anchor = [&](const Play& p) { return p.step == anchor && p.part != Play::Part::capture; };
+void insert_at(Sequence& sequence, const std::string& anchor, bool behind, StepExecution play) {
+  const auto of_anchor = [&](const StepExecution& p) { return p.step == anchor && p.part != StepExecution::Part::capture; };
   if (behind) {
     const auto last = std::find_if(sequence.rbegin(), sequence.rend(), of_anchor);
     if (last == sequence.rend())
@@ -18,7 +18,7 @@ void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play 
     // Those that were put behind it before come first, with what was put behind them.
     std::set<std::string> those{anchor};
     auto at = last.base();
-    for (; at != sequence.end() && at->part != Play::Part::capture && those.contains(at->action.after); ++at)
+    for (; at != sequence.end() && at->part != StepExecution::Part::capture && those.contains(at->action.after); ++at)
       those.insert(at->step);
     sequence.insert(at, std::move(play));
   } else {
@@ -37,7 +37,7 @@ Sequence sequence_of(const Scenario& scenario, const std::vector<std::vector<Act
   for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
     bool anchored = false;
     for (const Action& action : steps.at(i)) {
-      Play play{scenario.steps[i].name, action};
+      StepExecution play{scenario.steps[i].name, action};
       if (action.after.empty() && action.before.empty()) {
         out.push_back(std::move(play));
         anchored = true;
@@ -45,10 +45,10 @@ Sequence sequence_of(const Scenario& scenario, const std::vector<std::vector<Act
       }
       play.takes_bytes = action.reads == "issue", play.takes_table = action.table == "issue";
       if (play.takes_bytes || play.takes_table) {
-        Play capture = play;
-        capture.part = Play::Part::capture;
+        StepExecution capture = play;
+        capture.part = StepExecution::Part::capture;
         out.push_back(std::move(capture));
-        play.part = Play::Part::deliver;
+        play.part = StepExecution::Part::deliver;
       }
       late.push_back(std::move(play));
     }
@@ -57,7 +57,7 @@ Sequence sequence_of(const Scenario& scenario, const std::vector<std::vector<Act
     out.push_back({scenario.steps[i].name, {}});
     out.back().action.op = Operation::nothing;
   }
-  for (Play& play : late) {
+  for (StepExecution& play : late) {
     const bool behind = !play.action.after.empty();
     const std::string anchor = behind ? play.action.after : play.action.before;
     insert_at(out, anchor, behind, std::move(play));

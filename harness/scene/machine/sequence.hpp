@@ -8,7 +8,7 @@
 
 namespace kvcts::scenario {
 
-struct Play {
+struct StepExecution {
   enum class Part : std::uint8_t {
     whole,
     capture,  ///< a late action takes its source bytes (reads: issue) or its block table (table: issue) here
@@ -18,9 +18,9 @@ struct Play {
   Action action;
   Part part{Part::whole};
   bool takes_bytes{false}, takes_table{false};  ///< what capture took
-  bool operator==(const Play&) const = default;
+  bool operator==(const StepExecution&) const = default;
 };
-using Sequence = std::vector<Play>;
+using Sequence = std::vector<StepExecution>;
 
 Sequence intended_sequence(const Scenario& scenario);
 /// With what `actually` says: other bodies, skipped, replaced, or moved after or before other steps. Throws

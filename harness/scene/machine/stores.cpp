@@ -106,7 +106,7 @@ std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& a
   return placed;
 }
 
-void Recorder::put(const Play& play) {
+void Recorder::put(const StepExecution& play) {
   const Action& a = play.action;
   auto& shelf = now_.stores[a.store];
   const std::string key = key_text(a.key);
@@ -135,7 +135,7 @@ void Recorder::put(const Play& play) {
   shelf[key] = std::move(blob);
 }
 
-void Recorder::get(const Play& play) {
+void Recorder::get(const StepExecution& play) {
   const Action& a = play.action;
   const auto& shelf = now_.stores[a.store];
   const auto found = shelf.find(key_text(a.key));

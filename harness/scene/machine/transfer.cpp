@@ -125,7 +125,7 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
 }
 
 bool Recorder::inside(int buffer, std::int64_t offset, std::int64_t bytes) const {
-  const Buffer& b = tape_.buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   return offset >= -b.guard_below && offset + bytes <= b.bytes + b.guard_above;
 }
 
@@ -138,10 +138,10 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
       bool good = true;
       // Each end may shorten the piece; the loop handles the rest.
       const auto bound = [&](int buffer, std::int64_t& bit, bool write) {
-        if (!good || buffer < 0 || static_cast<std::size_t>(buffer) >= tape_.own) return;
+        if (!good || buffer < 0 || static_cast<std::size_t>(buffer) >= program_.own) return;
         const std::int64_t offset = floor_div(bit, 8);
         std::int64_t bytes = ceil_div(bit + piece.n, 8) - offset;
-        for (const std::int64_t edge : tape_.buffers[static_cast<std::size_t>(buffer)].boundaries) {
+        for (const std::int64_t edge : program_.buffers[static_cast<std::size_t>(buffer)].boundaries) {
           if (offset >= edge || offset + bytes <= edge) continue;
           if (!splits) {
             against.push_back({"straddles a mapping", buffer, offset, bytes, write});
@@ -217,7 +217,7 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
       in[i].dst = runs[i].src = at;
       at = ceil_div(at + runs[i].n, 8) * 8;
     }
-    tape_.buffers[static_cast<std::size_t>(buffer)].bytes = at / 8;
+    program_.buffers[static_cast<std::size_t>(buffer)].bytes = at / 8;
     emit(in);
   }
   emit(runs);
@@ -226,11 +226,11 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
 void Recorder::emit(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (run.src % 8 == 0 && run.dst % 8 == 0 && run.n % 8 == 0) {
-      tape_.ops.push_back({Op::Kind::copy, run.src_buffer, run.dst_buffer, run.src / 8, run.dst / 8, run.n / 8, 0});
+      program_.ops.push_back({Op::Kind::copy, run.src_buffer, run.dst_buffer, run.src / 8, run.dst / 8, run.n / 8, 0});
       continue;
     }
     for (std::int64_t i = 0; i < run.n; i += 4) {
-      tape_.ops.push_back({Op::Kind::nibble, run.src_buffer, run.dst_buffer, run.src + i, run.dst + i, 0, 0});
+      program_.ops.push_back({Op::Kind::nibble, run.src_buffer, run.dst_buffer, run.src + i, run.dst + i, 0, 0});
     }
   }
 }

@@ -7,8 +7,8 @@
 
 #include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve_scenario.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/machine/sequence.hpp"
-#include "scene/machine/tape.hpp"
 #include "scene/testing/scenarios.hpp"
 #include "testing/checkout.hpp"
 
@@ -24,15 +24,15 @@ bool matters(const Checkpoint& check, int buffer, std::int64_t offset) {
 
 void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
   const Painted painted(scenario);
-  const Tape tape = record(scenario, painted.space, intended_sequence(scenario));
-  EXPECT_EQ(tape.ending.kind, painted.truth.ending.kind) << tape.ending.text;
-  EXPECT_EQ(tape.ending.step, painted.truth.ending.step);
-  ASSERT_EQ(tape.checks.size(), painted.truth.checks.size());
+  const CopyProgram program = record(scenario, painted.space, intended_sequence(scenario));
+  EXPECT_EQ(program.ending.kind, painted.truth.ending.kind) << program.ending.text;
+  EXPECT_EQ(program.ending.step, painted.truth.ending.step);
+  ASSERT_EQ(program.checks.size(), painted.truth.checks.size());
   for (int pass : {0, 1}) {
-    Bytes bytes(tape.buffers, Painted::seed, pass);
-    play(tape, bytes, Painted::seed, pass, [&](std::size_t index) {
+    Bytes bytes(program.buffers, Painted::seed, pass);
+    play(program, bytes, Painted::seed, pass, [&](std::size_t index) {
       const Checkpoint& check = painted.truth.checks.at(index);
-      EXPECT_EQ(tape.checks[index], check.step);
+      EXPECT_EQ(program.checks[index], check.step);
       Rendering rendering(painted.names, painted.space.buffers(), Painted::seed, pass);
       for (const Buffer& b : painted.space.buffers()) {
         const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "scene/truth/painter.hpp"
+#include "scene/truth/reference_model.hpp"
 
 namespace kvcts::scenario {
 
 using nlohmann::json;
 
-void Painter::registration() {
+void ReferenceModel::registration() {
   const Action& a = *action_;
   if (a.maps && *a.maps != a.to_offset) {
     throw std::runtime_error("a registration that begins elsewhere cannot be meant; say 'maps' under 'actually'");
@@ -26,7 +26,8 @@ void Painter::registration() {
   }
 }
 
-std::optional<Painter::Access> Painter::against(int buffer, std::int64_t offset, std::int64_t bytes, bool write) const {
+std::optional<ReferenceModel::Access> ReferenceModel::against(int buffer, std::int64_t offset, std::int64_t bytes,
+                                                              bool write) const {
   const bool splits = action_->splits;
   for (const std::int64_t edge : space_.buffers()[static_cast<std::size_t>(buffer)].boundaries) {
     if (!splits && offset < edge && offset + bytes > edge)
@@ -51,7 +52,7 @@ std::optional<Painter::Access> Painter::against(int buffer, std::int64_t offset,
   return std::nullopt;
 }
 
-bool Painter::stopped(const std::vector<Access>& accesses) {
+bool ReferenceModel::stopped(const std::vector<Access>& accesses) {
   if (accesses.empty()) return false;
   const Access& first = accesses.front();
   event({{"violation", first.what},
@@ -63,16 +64,16 @@ bool Painter::stopped(const std::vector<Access>& accesses) {
   return action_->otherwise != "go on";
 }
 
-void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({step, images_, what_may_be_any(), {}}); }
+void ReferenceModel::checkpoint(const std::string& step) { truth_.checks.push_back({step, images_, what_may_be_any(), {}}); }
 
-std::map<int, ByteRanges> Painter::what_may_be_any() const {
+std::map<int, ByteRanges> ReferenceModel::what_may_be_any() const {
   std::map<int, ByteRanges> out = any_;
   for (const auto& [buffer, bytes] : unused_)
     for (const auto& [begin, end] : bytes) add_range(out[buffer], begin, end);
   return out;
 }
 
-void Painter::check() {
+void ReferenceModel::check() {
   const Action& a = *action_;
   // The bytes that the step refers to; none = everything of its memory.
   std::map<int, ByteRanges> named;

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "case/text.hpp"
-#include "scene/truth/painter.hpp"
+#include "scene/truth/reference_model.hpp"
 
 namespace kvcts::scenario {
 
@@ -116,7 +116,7 @@ const Code* Elements::find(const Coordinate& at) const {
 }
 
 // The first view that holds an element has it.
-Elements Painter::gather(const std::vector<Stop>& stops) {
+Elements ReferenceModel::gather(const std::vector<Stop>& stops) {
   Elements out(stops);
   for (const Stop& stop : stops) {
     Code& code = out.slot(coordinate_of(stop));
@@ -125,7 +125,7 @@ Elements Painter::gather(const std::vector<Stop>& stops) {
   return out;
 }
 
-bool Painter::place(const std::vector<Placed>& codes) {
+bool ReferenceModel::place(const std::vector<Placed>& codes) {
   const auto bytes = [](const Code& code) { return (code.width + 7) / 8; };
   std::vector<Access> accesses;
   std::vector<bool> good(codes.size(), true);
@@ -146,7 +146,7 @@ bool Painter::place(const std::vector<Placed>& codes) {
   return true;
 }
 
-void Painter::move() {
+void ReferenceModel::move() {
   const Action& a = *action_;
   const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"),
                 layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
@@ -182,7 +182,7 @@ void Painter::move() {
   event({{"bytes", moved ? bits / 8 : 0}, {"moved", moved}});
 }
 
-std::vector<Stop> Painter::unused_slots(const View& view) {
+std::vector<Stop> ReferenceModel::unused_slots(const View& view) {
   const Walk& at = walk(view);
   Selection pick = action_->pick_to;
   for (const auto axis : {&Selection::layers, &Selection::kv, &Selection::heads, &Selection::channels})
@@ -203,7 +203,7 @@ std::vector<Stop> Painter::unused_slots(const View& view) {
   return out;
 }
 
-void Painter::free_unused_slots() {
+void ReferenceModel::free_unused_slots() {
   for (const View& view : action_->to) {
     auto memory = scenario_.memories.find(memory_of(view.of));
     while (memory != scenario_.memories.end() && !memory->second.view.of.empty())
@@ -236,7 +236,7 @@ void Painter::free_unused_slots() {
   }
 }
 
-void Painter::copy() {
+void ReferenceModel::copy() {
   const Action& a = *action_;
   if (a.from.size() != 1 || a.to.size() != 1) fail("copies from one place to one place");
   auto from = spans(a.from[0].of, a.from_offset, a.bytes, a.count, a.from_step);
@@ -262,7 +262,7 @@ void Painter::copy() {
 }
 
 // A copy out of a log may leave its memory: afterwards only bytes inside at both ends are defined.
-void Painter::keep_inside(Span& from, Span& to) {
+void ReferenceModel::keep_inside(Span& from, Span& to) {
   std::int64_t below = 0, above = 0;
   for (const Span* end : {&from, &to}) {
     const Buffer& b = space_.buffers()[static_cast<std::size_t>(end->buffer)];
@@ -277,7 +277,7 @@ void Painter::keep_inside(Span& from, Span& to) {
 }
 
 // Read all of it before writing any of it.
-void Painter::copy_span(const Span& from, const Span& to) {
+void ReferenceModel::copy_span(const Span& from, const Span& to) {
   std::vector<SymbolId> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
   for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.buffer, from.begin + i));
@@ -308,7 +308,7 @@ bool is_element(const SymbolTable& names, const Code& code) {
 
 }  // namespace
 
-SymbolId Painter::reference(const Code& code) {
+SymbolId ReferenceModel::reference(const Code& code) {
   if (code.width >= 8 && is_element(names_, code)) return code.bytes[0] + 1;
   Symbol who{.kind = Symbol::Kind::code,
              .dtype = code.dtype,
@@ -319,7 +319,7 @@ SymbolId Painter::reference(const Code& code) {
   return names_.intern(who) + 1;
 }
 
-Symbol Painter::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
+Symbol ReferenceModel::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
   Symbol who;
   if (is_element(names_, code)) {
     who = names_.at(code.bytes[0]);
@@ -368,7 +368,7 @@ const Code* scale_at(const Elements& from, Coordinate at, std::int64_t first_tok
 
 }  // namespace
 
-void Painter::read() {
+void ReferenceModel::read() {
   const Action& a = *action_;
   if (a.decode) parts_ = "all";
   const std::int64_t first_token = request().first_token;
@@ -431,7 +431,7 @@ void Painter::read() {
 
 // ---- stored objects ------------------------------------------------------------------------------------------------
 
-void Painter::put() {
+void ReferenceModel::put() {
   const Action& a = *action_;
   const auto key = std::pair{a.store, a.key};
   const bool there = stored_.contains(key);
@@ -446,7 +446,7 @@ void Painter::put() {
   if (place(taken)) stored_[key] = std::move(object);
 }
 
-void Painter::get() {
+void ReferenceModel::get() {
   const Action& a = *action_;
   const auto found = stored_.find({a.store, a.key});
   event({{"store", a.store}, {"key", a.key}, {"hit", found != stored_.end()}});

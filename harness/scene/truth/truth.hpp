@@ -1,10 +1,10 @@
 // The truth of a scenario: what every byte must be at each check, from the intended sequence alone.
 //
-// A painter of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the machine
-// under test goes from coordinate to address. They share the address space (address_space.hpp) and no arithmetic.
+// A reference model of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the
+// machine under test goes from coordinate to address. They share the address space (address_space.hpp) and no arithmetic.
 //
 //   image.hpp      names of the bytes of a buffer         walk.hpp       the loops over a view
-//   painter.hpp    the state while it paints               painter.cpp    the sequence, writes and fills, how it ends
+//   reference_model.hpp    the state while it paints               reference_model.cpp    the sequence, writes and fills, how it ends
 //   elements.cpp   move, copy, read, put, get              checks.cpp     registrations and checkpoints
 #pragma once
 

@@ -11,8 +11,8 @@
 #include "kernels/poison.hpp"
 #include "kernels/testing/reference.hpp"
 #include "layout/testing/brute.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/machine/sequence.hpp"
-#include "scene/machine/tape.hpp"
 #include "scene/testing/scenarios.hpp"
 
 namespace kvcts::scenario::testing {
@@ -449,11 +449,11 @@ class Author {
 void expect_machine_and_truth_to_agree() {
   const Scenario s = Author().draw();
   const Painted painted(s);
-  const Tape tape = record(s, painted.space, intended_sequence(s));
-  RC_ASSERT(tape.ending.kind == painted.truth.ending.kind);
+  const CopyProgram program = record(s, painted.space, intended_sequence(s));
+  RC_ASSERT(program.ending.kind == painted.truth.ending.kind);
   for (int pass : {0, 1}) {
-    Bytes bytes(tape.buffers, Painted::seed, pass);
-    play(tape, bytes, Painted::seed, pass, [](std::size_t) {});
+    Bytes bytes(program.buffers, Painted::seed, pass);
+    play(program, bytes, Painted::seed, pass, [](std::size_t) {});
     for (const Buffer& b : painted.space.buffers()) {
       const auto expected = painted.bytes(b.ordinal, pass);
       std::vector<std::uint8_t> found(expected.size());

@@ -46,8 +46,8 @@ class Played {
   static constexpr std::uint64_t seed = 1;
 
   explicit Played(const Scenario& s) : scenario(s), space(s), truth(paint(without_faults(s), space, names)) {
-    tape = record(scenario, space, actual_sequence(scenario));
-    seen = observe(tape, seed, seen_passes);
+    program = record(scenario, space, actual_sequence(scenario));
+    seen = observe(program, seed, seen_passes);
     Expectation expectation(truth, space, names, seed);
     mismatch = compare(seen, truth, expectation, space);
     if (mismatch.ranges.empty()) return;
@@ -75,7 +75,7 @@ class Played {
   SymbolTable names;
   AddressSpace space;
   Truth truth;
-  Tape tape;
+  CopyProgram program;
   Observation seen;
   Mismatch mismatch;
   std::size_t check{0};

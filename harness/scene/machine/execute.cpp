@@ -7,7 +7,7 @@
 #include "kernels/convert/element.hpp"
 #include "kernels/poison.hpp"
 #include "kernels/tag.hpp"
-#include "scene/machine/tape.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/numbers.hpp"
 
 namespace kvcts::scenario {
@@ -102,11 +102,11 @@ class Stretches {
 };
 
 /// The copies from `begin` that may run in any order; at least one.
-std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t end) {
+std::span<const Op> together(const CopyProgram& program, std::size_t begin, std::size_t end) {
   Stretches read, written;
   std::size_t o = begin;
-  for (; o < end && tape.ops[o].kind == Op::Kind::copy; ++o) {
-    const Op& op = tape.ops[o];
+  for (; o < end && program.ops[o].kind == Op::Kind::copy; ++o) {
+    const Op& op = program.ops[o];
     const bool hurts = written.touch(op.src_buffer, op.src, op.src + op.n) ||
                        written.touch(op.dst_buffer, op.dst, op.dst + op.n) ||
                        read.touch(op.dst_buffer, op.dst, op.dst + op.n);
@@ -114,24 +114,24 @@ std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t en
     read.add(op.src_buffer, op.src, op.src + op.n);
     written.add(op.dst_buffer, op.dst, op.dst + op.n);
   }
-  return std::span(tape.ops).subspan(begin, o - begin);
+  return std::span(program.ops).subspan(begin, o - begin);
 }
 
 }  // namespace
 
-void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
-          const Mover& mover) {
-  play(tape, 0, tape.ops.size(), bytes, seed, pass, on_check, mover);
+void play(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
+  play(program, 0, program.ops.size(), bytes, seed, pass, on_check, executor);
 }
 
-void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const Mover& mover) {
+void play(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
   std::vector<std::uint8_t> scratch;
   for (std::size_t o = begin; o < end; ++o) {
-    const Op& op = tape.ops[o];
-    if (op.kind == Op::Kind::copy && mover) {
-      const auto copies = together(tape, o, end);
-      mover(tape, bytes, copies);
+    const Op& op = program.ops[o];
+    if (op.kind == Op::Kind::copy && executor) {
+      const auto copies = together(program, o, end);
+      executor(program, bytes, copies);
       o += copies.size() - 1;
       continue;
     }
@@ -148,10 +148,10 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
         break;
       }
       case Op::Kind::row:
-        write_row(tape.rows[op.extra], bytes, seed, pass, scratch);
+        write_row(program.rows[op.extra], bytes, seed, pass, scratch);
         break;
       case Op::Kind::pattern: {
-        const auto& pattern = tape.patterns[op.extra];
+        const auto& pattern = program.patterns[op.extra];
         scratch.resize(static_cast<std::size_t>(op.n));
         for (std::int64_t i = 0; i < op.n; ++i) {
           scratch[static_cast<std::size_t>(i)] = pattern.empty() ? bytes.poison(op.dst_buffer, op.dst + i)
@@ -165,7 +165,7 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
         break;
       }
       case Op::Kind::decode: {
-        const DecodeOp& d = tape.decodes[op.extra];
+        const DecodeOp& d = program.decodes[op.extra];
         float value = number_of(bytes, d.code);
         for (int i = 0; i < d.power; ++i) {
           if (d.scale.buffer >= 0) value *= number_of(bytes, d.scale);

@@ -1,5 +1,5 @@
 // What a sequence does to bytes, computed once: every run, refusal and missing key depends on addresses and tables alone, so
-// every pass plays the same tape with its own content.
+// every pass plays the same program with its own content.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct DecodeOp {
   int power{1};  ///< how often the scales apply: 0, 1, 2
 };
 
-struct Tape {
+struct CopyProgram {
   std::vector<Buffer> buffers;  ///< the address space's, then those that the sequence adds: captures and stored objects
   std::size_t own{0};           ///< how many are the address space's
   std::vector<Op> ops;
@@ -66,17 +66,17 @@ struct Tape {
 class Locators;
 
 /// Never fails on what a sequence requests: an impossible action becomes an event, or an ending.
-Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence);
-Tape record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators);
+CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence);
+CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators);
 
 /// Performs copies instead of play(), in any order or all at once: none writes what another reads or writes.
-using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;
+using CopyExecutor = std::function<void(const CopyProgram&, Bytes&, std::span<const Op>)>;
 
-/// Plays a tape in one pass; `on_check` is called with the index of each check.
-void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
-          const Mover& mover = {});
+/// Plays a program in one pass; `on_check` is called with the index of each check.
+void play(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
 /// Its ops [begin, end) only.
-void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
+void play(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
 
 }  // namespace kvcts::scenario

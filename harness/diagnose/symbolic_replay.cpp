@@ -1,4 +1,4 @@
-#include "diagnose/name_player.hpp"
+#include "diagnose/symbolic_replay.hpp"
 
 namespace kvcts::scenario {
 
@@ -8,9 +8,9 @@ std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit)
 
 }  // namespace
 
-void NamePlayer::until(std::size_t end) {
+void SymbolicReplay::until(std::size_t end) {
   for (; next_ < end; ++next_) {
-    const Op& op = tape_.ops[next_];
+    const Op& op = program_.ops[next_];
     switch (op.kind) {
       case Op::Kind::copy:
         copy(op);
@@ -21,7 +21,7 @@ void NamePlayer::until(std::size_t end) {
         break;
       }
       case Op::Kind::row:
-        row(tape_.rows[op.extra]);
+        row(program_.rows[op.extra]);
         break;
       case Op::Kind::pattern:
         pattern(op);
@@ -35,18 +35,18 @@ void NamePlayer::until(std::size_t end) {
   }
 }
 
-SymbolId NamePlayer::id_at(int buffer, std::int64_t offset) {
+SymbolId SymbolicReplay::id_at(int buffer, std::int64_t offset) {
   const SymbolId id = images_[static_cast<std::size_t>(buffer)].at(offset);
-  return id != hole ? id : fresh_id(tape_.buffers[static_cast<std::size_t>(buffer)], offset, names_);
+  return id != hole ? id : fresh_id(program_.buffers[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
-void NamePlayer::copy(const Op& op) {
+void SymbolicReplay::copy(const Op& op) {
   std::vector<SymbolId> ids(static_cast<std::size_t>(op.n));
   for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_buffer, op.src + i);
   for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_buffer, op.dst + i, ids[static_cast<std::size_t>(i)]);
 }
 
-void NamePlayer::set_nibble(int buffer, std::int64_t bit, Nibble nibble) {
+void SymbolicReplay::set_nibble(int buffer, std::int64_t bit, Nibble nibble) {
   const std::int64_t at = byte_of(bit);
   const bool high = bit != at * 8;
   const Nibble other = names_.nibble(id_at(buffer, at), !high);
@@ -67,7 +67,7 @@ Symbol symbol_of(const RowOp& row) {
           .channel = row.first};
 }
 
-void NamePlayer::row(const RowOp& op) {
+void SymbolicReplay::row(const RowOp& op) {
   const int width = layout::bits(op.dtype);
   Symbol who = symbol_of(op);
   for (std::int64_t i = 0; i < op.count; ++i) {
@@ -81,8 +81,8 @@ void NamePlayer::row(const RowOp& op) {
   }
 }
 
-void NamePlayer::pattern(const Op& op) {
-  const auto& pattern = tape_.patterns[op.extra];
+void SymbolicReplay::pattern(const Op& op) {
+  const auto& pattern = program_.patterns[op.extra];
   for (std::int64_t i = 0; i < op.n; ++i) {
     Symbol who{.kind = Symbol::Kind::poison, .buffer = op.dst_buffer, .offset = op.dst + i};
     if (!pattern.empty())
@@ -95,7 +95,7 @@ void NamePlayer::pattern(const Op& op) {
   }
 }
 
-std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Symbol* element) {
+std::uint32_t SymbolicReplay::reference(const DecodeOp::Code& code, Symbol* element) {
   if (code.buffer < 0) return 0;
   const int width = layout::bits(code.dtype);
   const std::int64_t at = byte_of(code.bit);
@@ -118,8 +118,8 @@ std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Symbol* element)
   return (one && width >= 8 ? mixed.pieces[0] : names_.intern(mixed)) + 1;
 }
 
-void NamePlayer::decode(const Op& op) {
-  const DecodeOp& d = tape_.decodes[op.extra];
+void SymbolicReplay::decode(const Op& op) {
+  const DecodeOp& d = program_.decodes[op.extra];
   Symbol who{.dtype = d.code.dtype};
   who.whole = reference(d.code, &who);
   who.kind = Symbol::Kind::number;

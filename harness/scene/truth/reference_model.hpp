@@ -1,5 +1,5 @@
-// The truth's state while it is painted, one object per scenario. Parts: painter.cpp (the sequence, writes and fills, how it
-// ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
+// The truth's state while it is painted, one object per scenario. Parts: reference_model.cpp (the sequence, writes and
+// fills, how it ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
 #pragma once
 
 #include <map>
@@ -58,9 +58,9 @@ class Elements {
   std::vector<Code> codes_;
 };
 
-class Painter {
+class ReferenceModel {
  public:
-  Painter(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
+  ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
   Truth paint();
 
  private:
@@ -89,7 +89,7 @@ class Painter {
     bool write{false};
   };
 
-  // painter.cpp
+  // reference_model.cpp
   bool act(const Step& step);  ///< false: the sequence ends here
   void event(nlohmann::json fields);
   void end(const std::string& kind, const std::string& text);

@@ -1,19 +1,20 @@
-// The names of all bytes after a tape. The truth's names come from the painter (truth.hpp); these say where the bytes were
-// that a step took.
+// The names of all bytes after a program. The truth's names come from the reference model (truth.hpp); these say where the
+// bytes were that a step took.
 #pragma once
 
-#include "scene/machine/tape.hpp"
+#include "scene/machine/copy_program.hpp"
 #include "scene/truth/truth.hpp"
 
 namespace kvcts::scenario {
 
-/// Plays a tape on names, op by op.
-class NamePlayer {
+/// Plays a program on names, op by op.
+class SymbolicReplay {
  public:
-  NamePlayer(const Tape& tape, SymbolTable& names) : tape_(tape), names_(names), images_(tape.buffers.size()) {}
+  SymbolicReplay(const CopyProgram& program, SymbolTable& names)
+      : program_(program), names_(names), images_(program.buffers.size()) {}
   /// Ops before `end`.
   void until(std::size_t end);
-  /// Of the tape's buffers.
+  /// Of the program's buffers.
   const std::vector<Image>& images() const { return images_; }
 
  private:
@@ -28,7 +29,7 @@ class NamePlayer {
   /// one.
   std::uint32_t reference(const DecodeOp::Code& code, Symbol* element);
 
-  const Tape& tape_;
+  const CopyProgram& program_;
   SymbolTable& names_;
   std::vector<Image> images_;
   std::size_t next_{0};

@@ -1,4 +1,4 @@
-#include "scene/truth/painter.hpp"
+#include "scene/truth/reference_model.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -53,10 +53,10 @@ bool has_all(const json& fields, const json& wanted) {
 }  // namespace
 
 Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& names) {
-  return Painter(scenario, space, names).paint();
+  return ReferenceModel(scenario, space, names).paint();
 }
 
-Painter::Painter(const Scenario& scenario, const AddressSpace& space, SymbolTable& names)
+ReferenceModel::ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& names)
     : scenario_(scenario), space_(space), names_(names), images_(space.buffers().size()) {
   for (const auto& [name, request] : scenario.requests) {
     RequestNow now{request.tokens, request.first_token, request.generation, {}};
@@ -76,7 +76,7 @@ Painter::Painter(const Scenario& scenario, const AddressSpace& space, SymbolTabl
   }
 }
 
-Truth Painter::paint() {
+Truth ReferenceModel::paint() {
   for (const Step& step : scenario_.steps) {
     try {
       if (!act(step)) break;
@@ -88,7 +88,7 @@ Truth Painter::paint() {
   return std::move(truth_);
 }
 
-bool Painter::act(const Step& step) {
+bool ReferenceModel::act(const Step& step) {
   step_ = &step;
   action_ = &step.intended;
   parts_ = action_->parts;
@@ -164,21 +164,21 @@ bool Painter::act(const Step& step) {
   return truth_.ending.kind == "completed";
 }
 
-void Painter::event(json fields) {
+void ReferenceModel::event(json fields) {
   fields["step"] = step_->name;
   fields["op"] = action_->op;
   if (!action_->request.empty()) fields["request"] = action_->request;
   truth_.events.push_back(std::move(fields));
 }
 
-void Painter::end(const std::string& kind, const std::string& text) {
+void ReferenceModel::end(const std::string& kind, const std::string& text) {
   const Action& a = *action_;
   truth_.ending = {kind,     step_->name, a.in,   text, a.op == Operation::unpack ? "dims" : a.about,
                    a.signal, a.expects,   a.found};
 }
 
 // A requirement is met when found equals expected, and every needed fact has at least its minimum.
-void Painter::demand() {
+void ReferenceModel::demand() {
   const Action& a = *action_;
   std::string text = a.text;
   bool met = true;
@@ -207,7 +207,7 @@ void Painter::demand() {
   end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", text);
 }
 
-void Painter::assign() {
+void ReferenceModel::assign() {
   RequestNow& now = request();
   for (const auto& [memory, ids] : action_->blocks) now.tables[memory].ids = ids;
   if (action_->generation) now.generation = *action_->generation;
@@ -217,7 +217,7 @@ void Painter::assign() {
 
 // ---- what a step takes ---------------------------------------------------------------------------------------------
 
-const Walk& Painter::walk(const View& view) {
+const Walk& ReferenceModel::walk(const View& view) {
   // Everything that a walk depends on; the other fields of a view are in its cache text.
   const std::string key =
       fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
@@ -227,13 +227,14 @@ const Walk& Painter::walk(const View& view) {
   return *slot;
 }
 
-Painter::RequestNow& Painter::request() {
+ReferenceModel::RequestNow& ReferenceModel::request() {
   const auto found = requests_.find(action_->request);
   if (found == requests_.end()) fail("there is no request '" + action_->request + "'");
   return found->second;
 }
 
-Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick) {
+Wanted ReferenceModel::wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead,
+                              const Selection& pick) {
   const RequestNow& now = request();
   Wanted out{{}, now.first_token, now.first_token + now.tokens, pick, parts_};
   if (pick.tokens) {
@@ -274,7 +275,7 @@ Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::in
   return out;
 }
 
-void Painter::expect_picks(const std::vector<View>& views, const Selection& pick) {
+void ReferenceModel::expect_picks(const std::vector<View>& views, const Selection& pick) {
   for (const AxisPicks& p : {AxisPicks{Axis::layer, "layer", &pick.layers},
                              {Axis::kv, "kv", &pick.kv},
                              {Axis::head, "head", &pick.heads},
@@ -301,8 +302,9 @@ void Painter::expect_picks(const std::vector<View>& views, const Selection& pick
   }
 }
 
-std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
-                                 const Selection& pick, bool unpicked) {
+std::vector<Stop> ReferenceModel::stops(const std::vector<View>& views,
+                                        const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
+                                        bool unpicked) {
   expect_picks(views, pick);
   std::vector<Stop> out;
   for (const View& view : views) {
@@ -319,14 +321,14 @@ std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::opti
   return out;
 }
 
-void Painter::expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const {
+void ReferenceModel::expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const {
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   if (offset >= 0 && offset + bytes <= b.bytes) return;
   fail(fmt::format("bytes {} to {} are outside of '{}', which has {}", offset, offset + bytes - 1, b.name, b.bytes));
 }
 
-std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t offset, std::int64_t bytes,
-                                          std::int64_t count, std::int64_t step) const {
+std::vector<ReferenceModel::Span> ReferenceModel::spans(const std::string& name, std::int64_t offset, std::int64_t bytes,
+                                                        std::int64_t count, std::int64_t step) const {
   std::vector<Span> out;
   if (bytes == 0 && name.find('/') == std::string::npos) {
     for (const Buffer& b : space_.buffers()) {
@@ -349,12 +351,12 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
 
 // ---- codes and bytes -----------------------------------------------------------------------------------------------
 
-SymbolId Painter::id_at(int buffer, std::int64_t offset) {
+SymbolId ReferenceModel::id_at(int buffer, std::int64_t offset) {
   const SymbolId id = images_[static_cast<std::size_t>(buffer)].at(offset);
   return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, names_);
 }
 
-Code Painter::code_at(const Stop& stop) {
+Code ReferenceModel::code_at(const Stop& stop) {
   Code code{.width = stop.width, .dtype = stop.dtype, .buffer = stop.buffer, .offset = stop.bit / 8};
   if (stop.width == 4) {
     const Nibble half = names_.nibble(id_at(stop.buffer, stop.bit / 8), stop.bit % 8 != 0);
@@ -366,7 +368,7 @@ Code Painter::code_at(const Stop& stop) {
   return code;
 }
 
-Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
+Code ReferenceModel::content_of(const Stop& stop, std::uint32_t generation) {
   Symbol who{.kind = Symbol::Kind::tag,
              .component = stop.component,
              .dtype = stop.dtype,
@@ -389,12 +391,12 @@ Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
   return code;
 }
 
-void Painter::put(int buffer, std::int64_t offset, SymbolId id) {
+void ReferenceModel::put(int buffer, std::int64_t offset, SymbolId id) {
   images_[static_cast<std::size_t>(buffer)].set(offset, id);
   if (const auto unused = unused_.find(buffer); unused != unused_.end()) remove_byte(unused->second, offset);
 }
 
-void Painter::put_code(int buffer, std::int64_t bit, const Code& code) {
+void ReferenceModel::put_code(int buffer, std::int64_t bit, const Code& code) {
   if (code.width == 4) {
     const bool high = bit % 8 != 0;
     const Nibble other = names_.nibble(id_at(buffer, bit / 8), !high), half{code.bytes[0], code.high};
@@ -404,7 +406,7 @@ void Painter::put_code(int buffer, std::int64_t bit, const Code& code) {
   for (int i = 0; i < code.width / 8; ++i) put(buffer, bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
 }
 
-void Painter::write() {
+void ReferenceModel::write() {
   const std::uint32_t generation = action_->generation.value_or(request().generation);
   for (const Stop& stop : stops(action_->to, action_->to_blocks, action_->pick))
     put_code(stop.buffer, stop.bit, content_of(stop, generation));
@@ -412,7 +414,7 @@ void Painter::write() {
 }
 
 // Patterns restart with each range, and with each row of channels.
-void Painter::fill() {
+void ReferenceModel::fill() {
   const Action& a = *action_;
   const std::vector<std::uint8_t> pattern = a.value == "zero"                        ? std::vector<std::uint8_t>{0}
                                             : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{}
