@@ -45,28 +45,28 @@ class Brought {
     for (const Patch& patch : patches) {
       for (std::int64_t i = 0; i < patch.bytes; ++i) {
         const BufferAddress from{patch.from.buffer, patch.from.offset + i};
-        Symbol who;
-        if (patch.is == Patch::Is::content) who = right(from);
-        if (patch.is == Patch::Is::lies) who = at(from).value_or(right(from));
+        Symbol symbol;
+        if (patch.is == Patch::Is::content) symbol = right(from);
+        if (patch.is == Patch::Is::lies) symbol = at(from).value_or(right(from));
         if (patch.is == Patch::Is::before)
-          who.kind = Symbol::Kind::poison, who.buffer = from.buffer, who.offset = from.offset;
-        if (patch.is == Patch::Is::constant) who.kind = Symbol::Kind::constant, who.byte = patch.value.at(0);
-        who_[{patch.at.buffer, patch.at.offset + i}] = who;
+          symbol.kind = Symbol::Kind::poison, symbol.buffer = from.buffer, symbol.offset = from.offset;
+        if (patch.is == Patch::Is::constant) symbol.kind = Symbol::Kind::constant, symbol.byte = patch.value.at(0);
+        symbol_[{patch.at.buffer, patch.at.offset + i}] = symbol;
       }
     }
   }
-  std::optional<Symbol> at(const BufferAddress& place) const {
-    const auto found = who_.find({place.buffer, place.offset});
-    return found == who_.end() ? std::nullopt : std::optional(found->second);
+  std::optional<Symbol> at(const BufferAddress& address) const {
+    const auto found = symbol_.find({address.buffer, address.offset});
+    return found == symbol_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
   struct Hash {
-    std::size_t operator()(const std::pair<int, std::int64_t>& place) const {
-      return static_cast<std::size_t>(place.second * 64 + place.first);
+    std::size_t operator()(const std::pair<int, std::int64_t>& address) const {
+      return static_cast<std::size_t>(address.second * 64 + address.first);
     }
   };
-  std::unordered_map<std::pair<int, std::int64_t>, Symbol, Hash> who_;
+  std::unordered_map<std::pair<int, std::int64_t>, Symbol, Hash> symbol_;
 };
 
 }  // namespace
@@ -74,10 +74,10 @@ class Brought {
 Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
-  SymbolTable names;
-  Truth truth = paint(scenario, space, names);
+  SymbolTable symbols;
+  Truth truth = paint(scenario, space, symbols);
   truth.checks.back().any = arrived.any;
-  Expectation expectation(truth, space, names, seed);
+  Expectation expectation(truth, space, symbols, seed);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(program, seed, passes);
   seen.counted = false;
@@ -88,18 +88,18 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const A
   const Mismatch mismatch = compare(seen, truth, expectation, space);
   if (!mismatch.any()) return {};
   const Checkpoint& end = *expectation.at(seen.checks.back());
-  const auto right = [&](const BufferAddress& place) {
-    return names.at(expectation.id(end, place.buffer, place.offset, names));
+  const auto right = [&](const BufferAddress& address) {
+    return symbols.at(expectation.id(end, address.buffer, address.offset, symbols));
   };
   const Brought brought(arrived.patches, right);
   const Clues clues = find_clues(
-      seen, mismatch, expectation, space, names,
+      seen, mismatch, expectation, space, symbols,
       [&](const Symbol& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
   constexpr std::int64_t few = 4;  // wrong bytes that nothing had: any step could be said to have moved them
   const bool stray = clues.unknown == clues.wrong && clues.wrong < few;
   if (clues.unknown > 0 && (!arrived.real || stray)) return {};  // no step moves content that nothing had
   return explain(
-      {scenario, space, truth, seen, mismatch, clues, expectation, names, seed, true, std::move(claims), arrived.real});
+      {scenario, space, truth, seen, mismatch, clues, expectation, symbols, seed, true, std::move(claims), arrived.real});
 }
 
 }  // namespace kvcts::scenario

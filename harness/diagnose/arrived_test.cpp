@@ -22,9 +22,9 @@ Explanation of(const Patch& patch) {
 }
 
 BufferAddress in_c(std::int64_t offset) {
-  BufferAddress place = AddressSpace(told()).place("C/kv.L0");
-  place.offset += offset;
-  return place;
+  BufferAddress address = AddressSpace(told()).address("C/kv.L0");
+  address.offset += offset;
+  return address;
 }
 
 TEST(Arrived, ABlockThatNeverCameIsNamed) {

@@ -11,11 +11,11 @@ namespace kvcts::scenario {
 
 namespace {
 
-bool content(const Symbol& who) { return who.kind == Symbol::Kind::tag || who.kind == Symbol::Kind::number; }
+bool content(const Symbol& symbol) { return symbol.kind == Symbol::Kind::tag || symbol.kind == Symbol::Kind::number; }
 
 // Content, or poison from elsewhere: a step may have moved bytes from before the first write.
-bool brought(const Symbol& who, int buffer, std::int64_t offset) {
-  return content(who) || (who.kind == Symbol::Kind::poison && (who.buffer != buffer || who.offset != offset));
+bool brought(const Symbol& symbol, int buffer, std::int64_t offset) {
+  return content(symbol) || (symbol.kind == Symbol::Kind::poison && (symbol.buffer != buffer || symbol.offset != offset));
 }
 
 /// What was to be erased and is still there: content, or the bytes from before.
@@ -43,19 +43,19 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
   return h ^ (h >> 32);
 }
 
-SymbolResolver::SymbolResolver(const Observation& observation, SymbolTable& names, const AddressSpace& space,
+SymbolResolver::SymbolResolver(const Observation& observation, SymbolTable& symbols, const AddressSpace& space,
                                std::uint64_t seed)
-    : observation_(observation), names_(names) {
+    : observation_(observation), symbols_(symbols) {
   // Everything that was ever meant to be somewhere, and the poison of every byte.
   for (const Buffer& b : space.buffers()) {
     if (b.sparse) continue;
     for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i)
-      names.intern({.kind = Symbol::Kind::poison, .buffer = b.ordinal, .offset = i});
+      symbols.intern({.kind = Symbol::Kind::poison, .buffer = b.ordinal, .offset = i});
   }
-  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, space.buffers(), seed, pass);
+  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(symbols, space.buffers(), seed, pass);
   std::vector<SymbolId> ids;
-  names_.each([&](SymbolId id) {
-    const auto kind = names_.at(id).kind;
+  symbols_.each([&](SymbolId id) {
+    const auto kind = symbols_.at(id).kind;
     if (kind != Symbol::Kind::hole && kind != Symbol::Kind::unknown && kind != Symbol::Kind::code) ids.push_back(id);
   });
   std::vector<std::uint64_t> signatures(ids.size(), 0);
@@ -71,7 +71,7 @@ SymbolResolver::SymbolResolver(const Observation& observation, SymbolTable& name
   }
 }
 
-Symbol SymbolResolver::who(std::size_t check, int buffer, std::int64_t offset) const {
+Symbol SymbolResolver::symbol(std::size_t check, int buffer, std::int64_t offset) const {
   std::array<std::uint8_t, naming_passes> seen{};
   for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(buffer, offset);
   std::uint64_t signature = 0;
@@ -82,7 +82,7 @@ Symbol SymbolResolver::who(std::size_t check, int buffer, std::int64_t offset) c
     bool same = true;
     for (std::size_t pass = first_passes; pass < seen.size() && same; ++pass)
       same = renderings_[pass].byte(table_[at].second) == seen[pass];
-    if (same) return names_.at(table_[at].second);
+    if (same) return symbols_.at(table_[at].second);
   }
   Symbol out;
   if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; }))
@@ -90,7 +90,7 @@ Symbol SymbolResolver::who(std::size_t check, int buffer, std::int64_t offset) c
   return out;
 }
 
-Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, SymbolTable& names) {
+Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expectation& expectation, SymbolTable& symbols) {
   std::size_t numbers = 0;
   std::set<std::pair<std::size_t, int>> seen;
   for (const WrongRange& range : mismatch.ranges) {
@@ -100,8 +100,9 @@ Rescaled::Rescaled(const Observation& o, const Mismatch& mismatch, const Expecta
     const Checkpoint* check = expectation.at(o.checks[range.check]);
     for (const auto& [number, ids] : check->images[static_cast<std::size_t>(range.buffer)].pages()) {
       for (const SymbolId id : *ids) {
-        const Symbol who = names.at(id);
-        if (who.kind == Symbol::Kind::number && who.scale != 0) scales_[{who.generation, who.layer}].insert(who.scale);
+        const Symbol symbol = symbols.at(id);
+        if (symbol.kind == Symbol::Kind::number && symbol.scale != 0)
+          scales_[{symbol.generation, symbol.layer}].insert(symbol.scale);
       }
     }
   }
@@ -125,8 +126,8 @@ void Rescaled::each_of(const Symbol& number, F&& f) const {
   }
 }
 
-std::optional<Symbol> Rescaled::who(const Symbol& must, const SymbolResolver& resolver, std::size_t check, int buffer,
-                                    std::int64_t offset) {
+std::optional<Symbol> Rescaled::symbol(const Symbol& must, const SymbolResolver& resolver, std::size_t check, int buffer,
+                                       std::int64_t offset) {
   if (must.kind != Symbol::Kind::number) return std::nullopt;
   std::optional<Symbol> found;
   const auto fits = [&](const Symbol& other) {
@@ -145,27 +146,27 @@ std::optional<Symbol> Rescaled::who(const Symbol& must, const SymbolResolver& re
   return found;
 }
 
-bool SymbolResolver::is(const Symbol& who, std::size_t check, int buffer, std::int64_t offset) const {
-  const SymbolId id = names_.intern(who);
+bool SymbolResolver::is(const Symbol& symbol, std::size_t check, int buffer, std::int64_t offset) const {
+  const SymbolId id = symbols_.intern(symbol);
   for (std::size_t pass = 0; pass < renderings_.size(); ++pass)
     if (renderings_[pass].byte(id) != observation_.bytes[pass][check].at(buffer, offset)) return false;
   return true;
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& names, std::uint64_t seed) {
+                 const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  const SymbolResolver resolver(o, names, space, seed);
-  Rescaled rescaled(o, mismatch, expectation, names);
+  const SymbolResolver resolver(o, symbols, space, seed);
+  Rescaled rescaled(o, mismatch, expectation, symbols);
   const std::size_t check = mismatch.ranges.front().check;
-  return find_clues(o, mismatch, expectation, space, names, [&](const Symbol& must, int buffer, std::int64_t offset) {
-    const auto number = rescaled.who(must, resolver, check, buffer, offset);
-    return number ? *number : resolver.who(check, buffer, offset);
+  return find_clues(o, mismatch, expectation, space, symbols, [&](const Symbol& must, int buffer, std::int64_t offset) {
+    const auto number = rescaled.symbol(must, resolver, check, buffer, offset);
+    return number ? *number : resolver.symbol(check, buffer, offset);
   });
 }
 
 Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
-                 SymbolTable& names, const SymbolAt& symbol_at) {
+                 SymbolTable& symbols, const SymbolAt& symbol_at) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
@@ -188,14 +189,14 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const std::int64_t offset = number * Image::page + i;
         const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
-        if (id != hole && brought(names.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
+        if (id != hole && brought(symbols.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
       }
     }
     std::sort(offsets.begin(), offsets.end());
     for (const std::int64_t offset : offsets) {
       Clue clue;
       clue.buffer = b.ordinal, clue.offset = offset;
-      clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
+      clue.must = symbols.at(expectation.id(*check, b.ordinal, offset, symbols));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
         clue.is = symbol_at(clue.must, b.ordinal, offset);
@@ -216,21 +217,22 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
   return out;
 }
 
-std::uint64_t identity_key(const Symbol& who) {
-  std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype);
+std::uint64_t identity_key(const Symbol& symbol) {
+  std::uint64_t key = static_cast<std::uint64_t>(symbol.component) * 1000 + static_cast<std::uint64_t>(symbol.dtype);
   const auto put = [&](std::int64_t value) {
     key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
     key ^= key >> 29;
   };
-  put(who.byte), put(who.generation), put(who.kv), put(who.layer), put(who.token), put(who.head), put(who.channel);
+  put(symbol.byte), put(symbol.generation), put(symbol.kv), put(symbol.layer), put(symbol.token), put(symbol.head),
+      put(symbol.channel);
   return key;
 }
 
-ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& names)
-    : ElementIndex(check.images, [&](int buffer) { return buffer < static_cast<int>(space.buffers().size()); }, names) {}
+ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& symbols)
+    : ElementIndex(check.images, [&](int buffer) { return buffer < static_cast<int>(space.buffers().size()); }, symbols) {}
 
 ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of,
-                           const SymbolTable& names) {
+                           const SymbolTable& symbols) {
   std::vector<std::pair<std::uint64_t, BufferAddress>> all;
   for (int buffer = 0; buffer < static_cast<int>(images.size()); ++buffer) {
     if (!of(buffer)) continue;
@@ -238,19 +240,20 @@ ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
-        const Symbol who = names.at(id);
-        if (who.kind == Symbol::Kind::tag)
-          all.emplace_back(identity_key(who), BufferAddress{buffer, number * Image::page + i});
+        const Symbol symbol = symbols.at(id);
+        if (symbol.kind == Symbol::Kind::tag)
+          all.emplace_back(identity_key(symbol), BufferAddress{buffer, number * Image::page + i});
       }
     }
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& c) { return a.first < c.first; });
-  for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
+  for (const auto& [key, address] : all) keys_.push_back(key), addresses_.push_back(address);
 }
 
-std::span<const BufferAddress> ElementIndex::of(const Symbol& who) const {
-  const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
-  return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
+std::span<const BufferAddress> ElementIndex::of(const Symbol& symbol) const {
+  const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(symbol));
+  return std::span(addresses_)
+      .subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }
 
 }  // namespace kvcts::scenario

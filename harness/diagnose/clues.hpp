@@ -39,15 +39,15 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 /// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
 class SymbolResolver {
  public:
-  SymbolResolver(const Observation& observation, SymbolTable& names, const AddressSpace& space, std::uint64_t seed);
-  Symbol who(std::size_t check, int buffer, std::int64_t offset) const;
-  bool is(const Symbol& who, std::size_t check, int buffer, std::int64_t offset) const;
+  SymbolResolver(const Observation& observation, SymbolTable& symbols, const AddressSpace& space, std::uint64_t seed);
+  Symbol symbol(std::size_t check, int buffer, std::int64_t offset) const;
+  bool is(const Symbol& symbol, std::size_t check, int buffer, std::int64_t offset) const;
 
  private:
   /// Enough passes to leave one or two candidates for any bytes; the other passes decide between those.
   static constexpr int first_passes = 8;
   const Observation& observation_;
-  SymbolTable& names_;
+  SymbolTable& symbols_;
   /// Signatures of the first passes, each with its name: an open hash table that chains names sharing a signature.
   std::vector<std::pair<std::uint64_t, SymbolId>> table_;
   mutable std::vector<Rendering> renderings_;
@@ -57,9 +57,9 @@ class SymbolResolver {
 /// are often equal (0x00), so a byte is asked for these first.
 class Rescaled {
  public:
-  Rescaled(const Observation& observation, const Mismatch& mismatch, const Expectation& expectation, SymbolTable& names);
-  std::optional<Symbol> who(const Symbol& must, const SymbolResolver& resolver, std::size_t check, int buffer,
-                            std::int64_t offset);
+  Rescaled(const Observation& observation, const Mismatch& mismatch, const Expectation& expectation, SymbolTable& symbols);
+  std::optional<Symbol> symbol(const Symbol& must, const SymbolResolver& resolver, std::size_t check, int buffer,
+                               std::int64_t offset);
 
  private:
   static constexpr std::size_t most = 10'000'000;  ///< bytes times scales
@@ -72,28 +72,28 @@ class Rescaled {
 
 /// At the first check with wrong bytes.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& names, std::uint64_t seed);
+                 const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed);
 
 /// Who a wrong byte is, by its place.
 using SymbolAt = std::function<Symbol(const Symbol& must, int buffer, std::int64_t offset)>;
 /// The same, where that is known.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& names, const SymbolAt& symbol_at);
+                 const AddressSpace& space, SymbolTable& symbols, const SymbolAt& symbol_at);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class ElementIndex {
  public:
   /// Places in the truth at a check, in buffers of one memory or (empty) all.
-  ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& names);
+  ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& symbols);
   /// Places in those images (by buffer) that `of` accepts.
-  ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const SymbolTable& names);
-  std::span<const BufferAddress> of(const Symbol& who) const;
+  ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const SymbolTable& symbols);
+  std::span<const BufferAddress> of(const Symbol& symbol) const;
 
  private:
-  std::vector<std::uint64_t> keys_;  ///< ascending; keys of places_[i]
-  std::vector<BufferAddress> places_;
+  std::vector<std::uint64_t> keys_;  ///< ascending; keys of addresses_[i]
+  std::vector<BufferAddress> addresses_;
 };
 /// A number for a byte of an element. Lookups compare byte for byte afterwards, so a collision does no harm.
-std::uint64_t identity_key(const Symbol& who);
+std::uint64_t identity_key(const Symbol& symbol);
 
 }  // namespace kvcts::scenario

@@ -211,7 +211,7 @@ Explanation from_values(const Evidence& e) {
     const layout::Cache cache = cache_of(memory.view);
     View whole = memory.view;
     whole.of = name;
-    const auto places = e.space.places(whole, cache);
+    const auto places = e.space.addresses(whole, cache);
     for (const auto& plane : cache.planes) {
       if (plane.component == layout::Component::data)
         dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).buffer, plane.dtype);
@@ -232,8 +232,8 @@ Explanation from_values(const Evidence& e) {
       codes.look(dtype->second, inside(e.expectation.dense(*check, range.buffer, pass)),
                  inside(e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.buffer)),
                  [&](std::size_t at) {
-                   const auto id = e.expectation.id(*check, range.buffer, static_cast<std::int64_t>(at), e.names);
-                   return e.names.at(id).kind == Symbol::Kind::tag;
+                   const auto id = e.expectation.id(*check, range.buffer, static_cast<std::int64_t>(at), e.symbols);
+                   return e.symbols.at(id).kind == Symbol::Kind::tag;
                  });
     }
   }

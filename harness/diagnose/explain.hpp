@@ -30,7 +30,7 @@ struct Evidence {
   const Mismatch& mismatch;
   const Clues& clues;
   Expectation& expectation;
-  SymbolTable& names;
+  SymbolTable& symbols;
   std::uint64_t seed{1};
   bool whole_only{false};  ///< no part of an explanation is asked for
   std::vector<Claim> claims{};

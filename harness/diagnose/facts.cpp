@@ -35,8 +35,8 @@ std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
 /// The bytes of clues with where else they lie.
 class Tracer {
  public:
-  Tracer(const AddressSpace& space, const SymbolTable& names, const Checkpoint& check, const Clues& clues)
-      : space_(space), element_index_(check, space, names) {
+  Tracer(const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check, const Clues& clues)
+      : space_(space), element_index_(check, space, symbols) {
     for (const Clue& clue : clues.all)
       if (clue.wrong && !is_output(clue.buffer)) wrong_[clue.buffer][clue.offset] = &clue;
   }
@@ -99,8 +99,8 @@ class Tracer {
 class Facts {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
-  Facts(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, bool searched)
-      : space_(space), names_(names), seats_(scenario, space), searched_(searched) {
+  Facts(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, bool searched)
+      : space_(space), symbols_(symbols), seats_(scenario, space), searched_(searched) {
     called_.requests = requests_of(scenario);
     for (const Buffer& b : space.buffers()) {
       called_.regions.push_back(b.name);
@@ -130,7 +130,7 @@ class Facts {
       row.first.offset += done;
       const auto seat = seats_.at({row.first.buffer, row.first.offset});
       row.bytes = seat ? std::min(seat->run, run.bytes - done) : 1;
-      if (run.is != hole) row.first.is = names_.at(run.is + static_cast<SymbolId>(done));
+      if (run.is != hole) row.first.is = symbols_.at(run.is + static_cast<SymbolId>(done));
       if (run.first.is.kind == Symbol::Kind::poison) row.first.is.offset += done;
       if (row.from.buffer >= 0) row.from.offset += done;
       add_row(row);
@@ -251,7 +251,7 @@ class Facts {
   /// Whose scale it is, by what differs: "head 0", "token + 1".
   std::string difference(std::uint32_t should, std::uint32_t found) const {
     if (should == 0 || found == 0) return "nothing";
-    const Symbol must = names_.at(should - 1), is = names_.at(found - 1);
+    const Symbol must = symbols_.at(should - 1), is = symbols_.at(found - 1);
     if (must.kind != Symbol::Kind::tag || is.kind != Symbol::Kind::tag) return "another element";
     std::string out;
     const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
@@ -289,7 +289,7 @@ class Facts {
   }
 
   const AddressSpace& space_;
-  const SymbolTable& names_;
+  const SymbolTable& symbols_;
   Seats seats_;
   bool searched_;
   findings::Names called_;
@@ -300,7 +300,7 @@ class Facts {
 
 }  // namespace
 
-bool name_declared(const Scenario& scenario, SymbolTable& names) {
+bool name_declared(const Scenario& scenario, SymbolTable& symbols) {
   constexpr double most = 4 << 20;    // names
   constexpr std::int64_t beyond = 2;  // blocks
   std::set<std::pair<std::string, std::uint32_t>> contents;
@@ -340,23 +340,23 @@ bool name_declared(const Scenario& scenario, SymbolTable& names) {
           for (who.kv = p[4]; who.kv < p[5]; ++who.kv)
             for (who.head = p[6]; who.head < p[7]; ++who.head)
               for (who.channel = p[8]; who.channel < p[9]; ++who.channel)
-                for (who.byte = 0; who.byte < layout::bits(dtype) / 8; ++who.byte) names.intern(who);
+                for (who.byte = 0; who.byte < layout::bits(dtype) / 8; ++who.byte) symbols.intern(who);
     }
   }
   return true;
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                                    const Checkpoint& check, const Clues& clues) {
-  Facts facts(scenario, space, names, true);
-  Tracer tracer(space, names, check, clues);
+  Facts facts(scenario, space, symbols, true);
+  Tracer tracer(space, symbols, check, clues);
   for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
   return facts.told();
 }
 
-std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
+std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                                    const std::vector<ClueRun>& runs) {
-  Facts facts(scenario, space, names, false);
+  Facts facts(scenario, space, symbols, false);
   for (const ClueRun& run : runs) facts.add(run);
   return facts.told();
 }

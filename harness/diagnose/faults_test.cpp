@@ -23,10 +23,10 @@ bool right(const scenario::Scenario& scenario) {
   using namespace scenario;
   expect_playable(scenario);
   const AddressSpace space(scenario);
-  SymbolTable names;
-  const Truth truth = paint(without_faults(scenario), space, names);
+  SymbolTable symbols;
+  const Truth truth = paint(without_faults(scenario), space, symbols);
   const Observation seen = observe(record(scenario, space, actual_sequence(scenario)), 1, 4);
-  Expectation expectation(truth, space, names, 1);
+  Expectation expectation(truth, space, symbols, 1);
   return !compare(seen, truth, expectation, space).any();
 }
 

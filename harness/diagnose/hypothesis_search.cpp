@@ -106,7 +106,7 @@ bool HypothesisSearch::as_it_stands() {
 const ElementIndex& HypothesisSearch::element_index() {
   if (!element_index_) {
     const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
-    element_index_.emplace(*check, evidence_.space, evidence_.names);
+    element_index_.emplace(*check, evidence_.space, evidence_.symbols);
   }
   return *element_index_;
 }
@@ -497,7 +497,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       clue_at_.emplace(bits_at(clues().all[i].buffer, clues().all[i].offset), i);
   }
   const auto expected = [&](int buffer, std::int64_t offset) {
-    return evidence_.names.at(evidence_.expectation.id(check, buffer, offset, evidence_.names));
+    return evidence_.symbols.at(evidence_.expectation.id(check, buffer, offset, evidence_.symbols));
   };
   std::map<std::pair<int, std::int64_t>, Symbol> moved;  // the last one counts
   const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
@@ -522,8 +522,8 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       moved[{op.dst_buffer, op.dst + at}] = expected(op.src_buffer, op.src + at);
   }
   Probed out;
-  for (const auto& [place, who] : moved) {
-    const BufferAddress to{place.first, place.second};
+  for (const auto& [address, symbol] : moved) {
+    const BufferAddress to{address.first, address.second};
     const Symbol must = expected(to.buffer, to.offset);
     if (must.kind == Symbol::Kind::tag && !generations.contains(must.generation)) continue;
     if (!matters(check, to.buffer, to.offset)) continue;
@@ -532,9 +532,9 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
     // Another request's content: a later step may have put it there.
     if (there.kind == Symbol::Kind::tag && !generations.contains(there.generation)) continue;
     // Poison has a name only where it was looked for.
-    if (there.kind == Symbol::Kind::unknown && (evidence_.real || who.kind != Symbol::Kind::tag)) continue;
+    if (there.kind == Symbol::Kind::unknown && (evidence_.real || symbol.kind != Symbol::Kind::tag)) continue;
     ++out.asked;
-    out.agree += who == there;
+    out.agree += symbol == there;
   }
   return out;
 }

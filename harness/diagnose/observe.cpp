@@ -37,7 +37,7 @@ const Checkpoint* Expectation::at(const std::string& check) const {
 Rendering& Expectation::rendering(int pass) {
   while (renderings_.size() <= static_cast<std::size_t>(pass)) {
     renderings_.push_back(
-        std::make_unique<Rendering>(names_, space_.buffers(), seed_, static_cast<int>(renderings_.size())));
+        std::make_unique<Rendering>(symbols_, space_.buffers(), seed_, static_cast<int>(renderings_.size())));
   }
   return *renderings_[static_cast<std::size_t>(pass)];
 }
@@ -54,13 +54,13 @@ const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int
   if (const auto known = done_.find(key); known != done_.end()) return known->second;
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   std::vector<std::uint8_t> out = fresh(pass).dense(buffer);
-  Rendering& names = rendering(pass);
+  Rendering& symbols = rendering(pass);
   for (const auto& [number, ids] : check.images[static_cast<std::size_t>(buffer)].pages()) {
     for (std::int64_t i = 0; i < Image::page; ++i) {
       const std::int64_t at = number * Image::page + i + b.guard_below;
       if (at < 0 || at >= static_cast<std::int64_t>(out.size())) continue;
       const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
-      if (id != hole) out[static_cast<std::size_t>(at)] = names.byte(id);
+      if (id != hole) out[static_cast<std::size_t>(at)] = symbols.byte(id);
     }
   }
   return done_.emplace(key, std::move(out)).first->second;
@@ -83,7 +83,7 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int buffer,
   return out;
 }
 
-SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& names) const {
+SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& symbols) const {
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
   const std::int64_t number = Image::page_of(offset);
@@ -91,15 +91,15 @@ SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offse
   const SymbolId id =
       found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
   if (id != hole) return id;
-  Symbol who;
+  Symbol symbol;
   if (b.zeroed && offset >= 0 && offset < b.bytes) {
-    who.kind = Symbol::Kind::constant;
+    symbol.kind = Symbol::Kind::constant;
   } else {
-    who.kind = Symbol::Kind::poison;
-    who.buffer = buffer;
-    who.offset = offset;
+    symbol.kind = Symbol::Kind::poison;
+    symbol.buffer = buffer;
+    symbol.offset = offset;
   }
-  return names.intern(who);
+  return symbols.intern(symbol);
 }
 
 // ---- comparison ----------------------------------------------------------------------------------------------------

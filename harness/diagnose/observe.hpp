@@ -28,8 +28,8 @@ void observe_more(Observation& observation, const CopyProgram& program, std::uin
 /// What every byte must be, rendered pass by pass.
 class Expectation {
  public:
-  Expectation(const Truth& truth, const AddressSpace& space, const SymbolTable& names, std::uint64_t seed)
-      : truth_(truth), space_(space), names_(names), seed_(seed) {}
+  Expectation(const Truth& truth, const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed)
+      : truth_(truth), space_(space), symbols_(symbols), seed_(seed) {}
 
   /// The truth's checkpoint for a check of the run; nullptr: the truth never reaches it.
   const Checkpoint* at(const std::string& check) const;
@@ -37,14 +37,14 @@ class Expectation {
   const std::vector<std::uint8_t>& dense(const Checkpoint& check, int buffer, int pass);
   /// One page of a sparse buffer (`number` = offset / 4096); unwritten bytes are its poison.
   std::vector<std::uint8_t> page(const Checkpoint& check, int buffer, std::int64_t number, int pass);
-  SymbolId id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& names) const;
+  SymbolId id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& symbols) const;
 
  private:
   Rendering& rendering(int pass);
   const Bytes& fresh(int pass);
   const Truth& truth_;
   const AddressSpace& space_;
-  const SymbolTable& names_;
+  const SymbolTable& symbols_;
   std::uint64_t seed_;
   std::vector<std::unique_ptr<Rendering>> renderings_;
   std::vector<std::unique_ptr<Bytes>> fresh_;

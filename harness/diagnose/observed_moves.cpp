@@ -11,7 +11,7 @@ using layout::Axis;
 Lens::Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
            const std::vector<std::int64_t>& positions, std::int64_t first_token) {
   const layout::Cache cache = cache_of(view);
-  const std::vector<BufferAddress> starts = space.places(view, cache);
+  const std::vector<BufferAddress> starts = space.addresses(view, cache);
   for (const layout::Plane& plane : cache.planes) {
     Face face{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
     face.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
@@ -40,10 +40,10 @@ bool Lens::nested() const {
   return std::all_of(faces_.begin(), faces_.end(), [](const Face& face) { return face.nested; });
 }
 
-std::optional<Element> Lens::at(BufferAddress place) const {
+std::optional<Element> Lens::at(BufferAddress address) const {
   for (const Face& face : faces_) {
-    if (face.start.buffer != place.buffer) continue;
-    const std::int64_t bit = (place.offset - face.start.offset) * 8;
+    if (face.start.buffer != address.buffer) continue;
+    const std::int64_t bit = (address.offset - face.start.offset) * 8;
     layout::Coord at = face.plane.origin;
     if (face.nested) {
       std::int64_t rest = bit - face.plane.offset;
@@ -141,13 +141,13 @@ void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int6
     from.emplace(destinations.begin(), destinations.end());
     return;
   }
-  const std::vector<std::int64_t> sources = *from, places = to ? *to : sources;
+  const std::vector<std::int64_t> sources = *from, addresses = to ? *to : sources;
   from->clear();
   if (to) to->clear();
-  for (std::size_t i = 0; i < places.size() && i < sources.size(); ++i) {
-    if (!destinations.contains(places[i])) continue;
+  for (std::size_t i = 0; i < addresses.size() && i < sources.size(); ++i) {
+    if (!destinations.contains(addresses[i])) continue;
     from->push_back(sources[i]);
-    if (to) to->push_back(places[i]);
+    if (to) to->push_back(addresses[i]);
   }
 }
 
@@ -157,8 +157,8 @@ bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
   return scenario::picked(to ? to : from, destination);
 }
 
-Element element_of(const Symbol& who) {
-  return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+Element element_of(const Symbol& symbol) {
+  return {symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel, symbol.token, -1, 0};
 }
 
 // Elements of an output, by their order.
@@ -169,11 +169,11 @@ class OutputLens {
   bool same_number(BufferAddress first, BufferAddress other) const {
     return first.buffer == other.buffer && first.offset / 4 == other.offset / 4;
   }
-  std::optional<Element> at(BufferAddress place) const {
-    if (place.buffer != buffer_) return std::nullopt;
+  std::optional<Element> at(BufferAddress address) const {
+    if (address.buffer != buffer_) return std::nullopt;
     for (const OutputSection& section : shape_.sections) {
-      if (place.offset >= section.begin && place.offset < section.begin + section.bytes())
-        return in(section, place.offset - section.begin);
+      if (address.offset >= section.begin && address.offset < section.begin + section.bytes())
+        return in(section, address.offset - section.begin);
     }
     return std::nullopt;
   }
@@ -216,23 +216,23 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
       all.emplace_back(view, evidence_.space, ids_in(r, view, instead), positions_in(r, view), r.first_token);
     return all;
   };
-  const auto seen_by = [](const std::vector<Lens>& all, BufferAddress place) -> std::optional<Element> {
+  const auto seen_by = [](const std::vector<Lens>& all, BufferAddress address) -> std::optional<Element> {
     for (const Lens& lens : all) {
-      if (auto element = lens.at(place)) return element;
+      if (auto element = lens.at(address)) return element;
     }
     return std::nullopt;
   };
   const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
   std::optional<OutputLens> output;
   if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.space.output(a.output));
-  std::optional<ElementIndex> places, everywhere;
+  std::optional<ElementIndex> addresses, everywhere;
   const auto declared = a.from.empty() ? scenario().memories.end() : scenario().memories.find(memory_of(a.from.front()));
   const std::string side = declared == scenario().memories.end() ? "" : declared->second.side;
   if (!from.empty())
-    places.emplace(
+    addresses.emplace(
         images_before(step),
         [&](int buffer) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(buffer); }); },
-        evidence_.names);
+        evidence_.symbols);
 
   for (const Clue& clue : clues().all) {
     ObservedMove s;
@@ -276,30 +276,30 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
     }
     const Symbol& is = clue.is;
     const bool element = (is.kind == Symbol::Kind::tag || is.kind == Symbol::Kind::number) && is.byte == 0;
-    const auto accept = [&](BufferAddress place, std::int64_t odd) {
-      auto found = seen_by(from, place);
+    const auto accept = [&](BufferAddress address, std::int64_t odd) {
+      auto found = seen_by(from, address);
       if (!found) return false;
       found->channel += odd;
       const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer &&
                             found->head == s.asked.head && found->channel == s.asked.channel;
-      if (!s.from || as_asked) s.from = found, s.source = place;
+      if (!s.from || as_asked) s.from = found, s.source = address;
       return as_asked;
     };
-    if (is.kind == Symbol::Kind::poison && places) accept({is.buffer, is.offset}, 0);
-    if (element && places) {
+    if (is.kind == Symbol::Kind::poison && addresses) accept({is.buffer, is.offset}, 0);
+    if (element && addresses) {
       Symbol code = is;
       code.kind = Symbol::Kind::tag;
       const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
       code.channel -= odd;
-      for (const BufferAddress& place : places->of(code)) {
-        if (accept(place, odd)) break;
+      for (const BufferAddress& address : addresses->of(code)) {
+        if (accept(address, odd)) break;
       }
     }
-    if (places && !s.source && element && s.taken && clue.wrong) {
-      if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.names);
-      for (const BufferAddress& place : everywhere->of(is)) {
-        const Buffer& buffer = evidence_.space.buffers()[static_cast<std::size_t>(place.buffer)];
-        if (!s.stray || buffer.side == side) s.stray = place;
+    if (addresses && !s.source && element && s.taken && clue.wrong) {
+      if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.symbols);
+      for (const BufferAddress& address : everywhere->of(is)) {
+        const Buffer& buffer = evidence_.space.buffers()[static_cast<std::size_t>(address.buffer)];
+        if (!s.stray || buffer.side == side) s.stray = address;
         if (buffer.side == side) break;
       }
     }
@@ -327,8 +327,8 @@ const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
   std::vector<Fact> all;
   // Of scales only where nothing else is wrong.
   const auto wrong = [&](bool scales) {
-    const auto such = [&](const Symbol& who) {
-      return who.kind == Symbol::Kind::tag && (who.component != layout::Component::data) == scales;
+    const auto such = [&](const Symbol& symbol) {
+      return symbol.kind == Symbol::Kind::tag && (symbol.component != layout::Component::data) == scales;
     };
     return std::ranges::any_of(clues().all, [&](const Clue& c) { return c.wrong && (such(c.must) || such(c.is)); });
   };
@@ -378,7 +378,7 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
     x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
     x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
     for (const Aim& aim : from) {
-      if (const auto place = aim.at(*x)) return *place == fact.from;
+      if (const auto address = aim.at(*x)) return *address == fact.from;
     }
     return false;
   };
@@ -399,7 +399,7 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
   if (images_.empty()) images_.resize(scenario().steps.size());
   auto& known = images_[step];
   if (known) return *known;
-  SymbolicReplay player(replay_.unchanged_program(), evidence_.names);
+  SymbolicReplay player(replay_.unchanged_program(), evidence_.symbols);
   player.until(replay_.ops_before(scenario().steps[step].name));
   known = player.images();
   return *known;
@@ -407,8 +407,8 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
 
 Symbol HypothesisSearch::name_before(std::size_t step, int buffer, std::int64_t offset) {
   const SymbolId id = images_before(step)[static_cast<std::size_t>(buffer)].at(offset);
-  return evidence_.names.at(
-      id != hole ? id : fresh_id(evidence_.space.buffers()[static_cast<std::size_t>(buffer)], offset, evidence_.names));
+  return evidence_.symbols.at(
+      id != hole ? id : fresh_id(evidence_.space.buffers()[static_cast<std::size_t>(buffer)], offset, evidence_.symbols));
 }
 
 }  // namespace kvcts::scenario

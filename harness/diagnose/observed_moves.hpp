@@ -28,7 +28,7 @@ class Lens {
   Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
        const std::vector<std::int64_t>& positions, std::int64_t first_token);
   /// The element whose code begins at a byte (4 bits: the even one of the pair).
-  std::optional<Element> at(BufferAddress place) const;
+  std::optional<Element> at(BufferAddress address) const;
   bool sees(int buffer) const;
   /// No two elements share a byte: at() is complete.
   bool nested() const;

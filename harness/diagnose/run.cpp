@@ -77,7 +77,7 @@ std::optional<Operation> op_of(const Scenario& scenario, const std::string& step
 
 // The first wrong bytes, in words, with the owner of the data found there.
 std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
-                                   const AddressSpace& space, SymbolTable& names, const Clues& clues) {
+                                   const AddressSpace& space, SymbolTable& symbols, const Clues& clues) {
   std::vector<WrongByte> out;
   for (const WrongRange& range : mismatch.ranges) {
     if (out.size() == 16) break;
@@ -98,11 +98,11 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
             expectation.page(*check, range.buffer, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
       }
     }
-    std::string where = words(names.at(expectation.id(*check, range.buffer, range.begin, names)), space.buffers());
+    std::string where = to_string(symbols.at(expectation.id(*check, range.buffer, range.begin, symbols)), space.buffers());
     const auto clue = std::find_if(clues.all.begin(), clues.all.end(),
                                    [&](const Clue& c) { return c.buffer == range.buffer && c.offset == range.begin; });
     if (clue != clues.all.end())
-      where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, space.buffers()));
+      where += "; found: " + (clue->untouched ? std::string("what was there before") : to_string(clue->is, space.buffers()));
     if (range.end - range.begin > bytes) where += fmt::format("; wrong to {}", offset + range.end - range.begin - 1);
     out.push_back({region, offset, text::hex(must), text::hex(seen), where});
   }
@@ -112,7 +112,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 // Peak memory of the search below: all passes of every check, the names in each pass, and the facts about each byte of
 // content.
 double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space,
-                           const SymbolTable& names, std::int64_t content) {
+                           const SymbolTable& symbols, std::int64_t content) {
   // Measured, rounded up: clue, observed move and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
@@ -123,19 +123,19 @@ double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, co
       if (!b.sparse) named = std::max(named, static_cast<double>(bytes.dense(b.ordinal).size()));
     }
   }
-  const double rendered = static_cast<double>(names.chunks()) * SymbolTable::chunk;
+  const double rendered = static_cast<double>(symbols.chunks()) * SymbolTable::chunk;
   return naming_passes * (2 * kept + rendered) + per_named * named +
          per_clue * static_cast<double>(content + mismatch.wrong_bytes);
 }
 
-std::int64_t content_of(const Expectation& expectation, const SymbolTable& names) {
+std::int64_t content_of(const Expectation& expectation, const SymbolTable& symbols) {
   std::int64_t out = 0;
   const Checkpoint* end = expectation.at("");
   if (end == nullptr) return 0;
   for (const Image& image : end->images) {
     for (const auto& [number, ids] : image.pages())
       out += std::count_if(ids->begin(), ids->end(),
-                           [&](SymbolId id) { return id != hole && names.at(id).kind != Symbol::Kind::poison; });
+                           [&](SymbolId id) { return id != hole && symbols.at(id).kind != Symbol::Kind::poison; });
   }
   return out;
 }
@@ -147,8 +147,8 @@ struct Held {
   Mismatch mismatch;
   std::int64_t content{0};
   Clues clues;
-  Held(Truth of, const AddressSpace& space, const SymbolTable& names, std::uint64_t seed)
-      : truth(std::move(of)), expectation(truth, space, names, seed) {}
+  Held(Truth of, const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed)
+      : truth(std::move(of)), expectation(truth, space, symbols, seed) {}
   Held(const Held&) = delete;
   /// The check that the clues are of; null: no byte is wrong, or the truth never reaches it.
   const Checkpoint* wrong_at(const Observation& seen) const {
@@ -159,21 +159,21 @@ struct Held {
 /// A run that stopped, held against the steps in front of that one: what came later was not due. Null: they are none by
 /// themselves, as a later step has a place among them.
 std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const AddressSpace& space,
-                                 SymbolTable& names, const Observation& seen, std::uint64_t seed) {
+                                 SymbolTable& symbols, const Observation& seen, std::uint64_t seed) {
   Scenario part = without_faults(scenario);
   const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
   if (stopped == part.steps.end()) return nullptr;
   part.steps.erase(stopped, part.steps.end());
   std::unique_ptr<Held> out;
   try {
-    out = std::make_unique<Held>(paint(part, space, names), space, names, seed);
+    out = std::make_unique<Held>(paint(part, space, symbols), space, symbols, seed);
   } catch (const std::runtime_error&) {
     return nullptr;
   }
   out->mismatch = compare(seen, out->truth, out->expectation, space);
-  out->content = content_of(out->expectation, names);
+  out->content = content_of(out->expectation, symbols);
   if (!out->mismatch.ranges.empty())
-    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, space, names, seed);
+    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, space, symbols, seed);
   return out;
 }
 
@@ -193,8 +193,8 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Addr
 
 void expect_playable(const Scenario& scenario) {
   const AddressSpace space(scenario);
-  SymbolTable names;
-  paint(without_faults(scenario), space, names);
+  SymbolTable symbols;
+  paint(without_faults(scenario), space, symbols);
   record(scenario, space, actual_sequence(scenario));
 }
 
@@ -205,13 +205,13 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
   };
   const auto begin = clock::now();
   const AddressSpace space(scenario);
-  SymbolTable names;
-  Held whole(paint(without_faults(scenario), space, names), space, names, seed);
+  SymbolTable symbols;
+  Held whole(paint(without_faults(scenario), space, symbols), space, symbols, seed);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(program, seed, deciding_passes(scenario), executor);
   Mismatch& mismatch = whole.mismatch;
   mismatch = compare(seen, whole.truth, whole.expectation, space);
-  whole.content = content_of(whole.expectation, names);
+  whole.content = content_of(whole.expectation, symbols);
   Report report;
   report.checked_bytes = mismatch.checked_bytes;
   report.wrong_bytes = mismatch.wrong_bytes;
@@ -252,7 +252,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
                                  [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) report.outcome = Outcome::refused;
 
-  const double needed = memory_of_diagnosis(seen, mismatch, space, names, whole.content);
+  const double needed = memory_of_diagnosis(seen, mismatch, space, symbols, whole.content);
   const bool searched = needed <= diagnosis_memory;
   std::unique_ptr<Held> due;
   Held* told = &whole;  // what is said of the bytes; the cause is searched in the whole
@@ -260,19 +260,21 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
   if (searched) {
     observe_more(seen, program, seed, naming_passes, executor);
     mismatch = compare(seen, whole.truth, whole.expectation, space, &mismatch);
-    const auto find = [&] { whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, space, names, seed); };
+    const auto find = [&] {
+      whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, space, symbols, seed);
+    };
     find();
-    if (whole.clues.unknown > 0 && name_declared(scenario, names)) find();
-    if (!completed) due = due_before(seen.ending.step, scenario, space, names, seen, seed);
+    if (whole.clues.unknown > 0 && name_declared(scenario, symbols)) find();
+    if (!completed) due = due_before(seen.ending.step, scenario, space, symbols, seen, seed);
     if (due) told = due.get();
     report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
     if (const Checkpoint* check = told->wrong_at(seen))
-      report.what_happened = what_happened(scenario, space, names, *check, told->clues);
-    why =
-        explain({without_faults(scenario), space, whole.truth, seen, mismatch, whole.clues, whole.expectation, names, seed});
+      report.what_happened = what_happened(scenario, space, symbols, *check, told->clues);
+    why = explain(
+        {without_faults(scenario), space, whole.truth, seen, mismatch, whole.clues, whole.expectation, symbols, seed});
   } else {
     report.what_happened =
-        what_happened(scenario, space, names, runs_of(seen, mismatch, whole.expectation, space, names, seed));
+        what_happened(scenario, space, symbols, runs_of(seen, mismatch, whole.expectation, space, symbols, seed));
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -324,9 +326,9 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
                                              report.expected_bytes, told->clues.untouched);
   }
   report.tried = why.tried, report.trace = why.trace;
-  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, names, told->clues);
+  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, symbols, told->clues);
   if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
-    report.picture = moves_of(scenario, space, names, *check, told->clues);
+    report.picture = moves_of(scenario, space, symbols, *check, told->clues);
   report.diagnose_ns = ns_since(compared);
   return report;
 }

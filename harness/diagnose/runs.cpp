@@ -38,9 +38,9 @@ class Homes {
           const bool begins = id != hole && (id != last + 1 || id % SymbolTable::chunk == 0);
           last = id;
           if (!begins) continue;
-          auto& places = places_[id / SymbolTable::chunk];
-          const BufferAddress place{b.ordinal, number * Image::page + i - id % SymbolTable::chunk};
-          if (places.size() < 8 && (places.empty() || places.back() != place)) places.push_back(place);
+          auto& addresses = addresses_[id / SymbolTable::chunk];
+          const BufferAddress address{b.ordinal, number * Image::page + i - id % SymbolTable::chunk};
+          if (addresses.size() < 8 && (addresses.empty() || addresses.back() != address)) addresses.push_back(address);
         }
       }
     }
@@ -48,13 +48,13 @@ class Homes {
   /// In another memory than `but`, if there is one.
   BufferAddress of(SymbolId id, int but) const {
     BufferAddress best;
-    const auto found = places_.find(id / SymbolTable::chunk);
-    if (found == places_.end()) return best;
-    for (BufferAddress place : found->second) {
-      place.offset += id % SymbolTable::chunk;
-      if (images_[static_cast<std::size_t>(place.buffer)].at(place.offset) != id) continue;
-      const bool elsewhere = memory(place.buffer) != memory(but);
-      if (best.buffer < 0 || elsewhere) best = place;
+    const auto found = addresses_.find(id / SymbolTable::chunk);
+    if (found == addresses_.end()) return best;
+    for (BufferAddress address : found->second) {
+      address.offset += id % SymbolTable::chunk;
+      if (images_[static_cast<std::size_t>(address.buffer)].at(address.offset) != id) continue;
+      const bool elsewhere = memory(address.buffer) != memory(but);
+      if (best.buffer < 0 || elsewhere) best = address;
       if (elsewhere) break;
     }
     return best;
@@ -64,16 +64,16 @@ class Homes {
   const std::string& memory(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].memory; }
   const AddressSpace& space_;
   const std::vector<Image>& images_;
-  std::unordered_map<std::uint32_t, std::vector<BufferAddress>> places_;
+  std::unordered_map<std::uint32_t, std::vector<BufferAddress>> addresses_;
 };
 
 class Walk {
  public:
   Walk(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
-       const SymbolTable& names, std::uint64_t seed)
+       const SymbolTable& symbols, std::uint64_t seed)
       : o_(observation),
         space_(space),
-        names_(names),
+        symbols_(symbols),
         seed_(seed),
         number_(mismatch.ranges.front().check),
         check_(*expectation.at(o_.checks[number_])),
@@ -140,7 +140,7 @@ class Walk {
     for (std::int64_t at = found.begin; at < found.end();) {
       const SymbolId must = id_at(at);
       std::int64_t row = at + 1;  // end of the row, or of the hole
-      const bool alike = must == hole || names_.at(must).kind == Symbol::Kind::constant;
+      const bool alike = must == hole || symbols_.at(must).kind == Symbol::Kind::constant;
       const auto goes_on = [&](SymbolId next) {
         return alike ? next == must : next == must + (row - at) && next % SymbolTable::chunk != 0;
       };
@@ -163,12 +163,13 @@ class Walk {
   void add(const Found& found, std::int64_t at, std::int64_t end, SymbolId must, bool wrong) {
     ClueRun run;
     run.first.buffer = found.buffer, run.first.offset = at, run.first.wrong = wrong;
-    run.first.must = names_.at(must);
+    run.first.must = symbols_.at(must);
     const auto kind = run.first.must.kind;
     const bool content = kind == Symbol::Kind::tag || kind == Symbol::Kind::number;
     if (!wrong && !content) return;
     run.bytes = end - at;
-    if (content) run.channels = names_.at(must + static_cast<SymbolId>(run.bytes) - 1).channel - run.first.must.channel + 1;
+    if (content)
+      run.channels = symbols_.at(must + static_cast<SymbolId>(run.bytes) - 1).channel - run.first.must.channel + 1;
     run.first.is = run.first.must;
     if (wrong && !at_sight(found, run)) wanted_.push_back({runs_.size(), view(found), at - found.begin, run.bytes});
     if (wrong) must_.emplace(runs_.size(), must);
@@ -201,11 +202,11 @@ class Walk {
 
   void look_up() {
     // Names by SymbolId, and what was in every memory before.
-    std::vector<std::uint8_t> stream(names_.chunks() * SymbolTable::chunk);
+    std::vector<std::uint8_t> stream(symbols_.chunks() * SymbolTable::chunk);
     std::vector<bool> issued(stream.size());
-    Rendering rendering(names_, space_.buffers(), seed_, 0);
-    names_.each([&](SymbolId id) {
-      const auto kind = names_.at(id).kind;
+    Rendering rendering(symbols_, space_.buffers(), seed_, 0);
+    symbols_.each([&](SymbolId id) {
+      const auto kind = symbols_.at(id).kind;
       if (kind != Symbol::Kind::tag && kind != Symbol::Kind::number && kind != Symbol::Kind::nibbles) return;
       stream[id] = rendering.byte(id), issued[id] = true;
     });
@@ -229,7 +230,7 @@ class Walk {
       if (!issued[static_cast<std::size_t>(at)]) return {};
       const ClueRun& run = runs_[stretch.number];
       const std::int64_t ahead = stretch.at + found_begin(stretch) - run.first.offset;
-      const bool same_row = names_.at(static_cast<SymbolId>(at)).channel == run.first.must.channel + ahead;
+      const bool same_row = symbols_.at(static_cast<SymbolId>(at)).channel == run.first.must.channel + ahead;
       return {SymbolTable::chunk - at % SymbolTable::chunk, same_row ? 2 : 1};
     };
     std::vector<ClueRun> rest;
@@ -242,13 +243,13 @@ class Walk {
       const SymbolId must = must_.at(piece.number);
       const auto kind = whole.first.must.kind;
       if (kind == Symbol::Kind::tag || kind == Symbol::Kind::number) {
-        run.first.must = names_.at(must + static_cast<SymbolId>(ahead));
-        run.channels = names_.at(must + static_cast<SymbolId>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
+        run.first.must = symbols_.at(must + static_cast<SymbolId>(ahead));
+        run.channels = symbols_.at(must + static_cast<SymbolId>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
       }
       run.first.is = {};
       if (piece.source == 0) {
         run.is = static_cast<SymbolId>(piece.from);
-        run.first.is = names_.at(run.is);
+        run.first.is = symbols_.at(run.is);
         run.from = homes_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
       } else if (piece.source > 0) {
         run.from = begins[static_cast<std::size_t>(piece.source) - 1];
@@ -291,7 +292,7 @@ class Walk {
 
   const Observation& o_;
   const AddressSpace& space_;
-  const SymbolTable& names_;
+  const SymbolTable& symbols_;
   std::uint64_t seed_;
   std::size_t number_;
   const Checkpoint& check_;
@@ -307,9 +308,9 @@ class Walk {
 }  // namespace
 
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const AddressSpace& space, const SymbolTable& names, std::uint64_t seed) {
+                             const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
-  return Walk(observation, mismatch, expectation, space, names, seed).runs();
+  return Walk(observation, mismatch, expectation, space, symbols, seed).runs();
 }
 
 }  // namespace kvcts::scenario

@@ -20,6 +20,6 @@ struct ClueRun {
 /// At the first check with wrong bytes, by buffer and offset. Looks up wrong bytes by their values in one pass over the
 /// names; a code that lies alone, among others, is unknown. Empty: more than two million runs.
 std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const AddressSpace& space, const SymbolTable& names, std::uint64_t seed);
+                             const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed);
 
 }  // namespace kvcts::scenario

@@ -10,8 +10,8 @@ namespace kvcts::scenario {
 /// Plays a program on names, op by op.
 class SymbolicReplay {
  public:
-  SymbolicReplay(const CopyProgram& program, SymbolTable& names)
-      : program_(program), names_(names), images_(program.buffers.size()) {}
+  SymbolicReplay(const CopyProgram& program, SymbolTable& symbols)
+      : program_(program), symbols_(symbols), images_(program.buffers.size()) {}
   /// Ops before `end`.
   void until(std::size_t end);
   /// Of the program's buffers.
@@ -30,7 +30,7 @@ class SymbolicReplay {
   std::uint32_t reference(const DecodeOp::Code& code, Symbol* element);
 
   const CopyProgram& program_;
-  SymbolTable& names_;
+  SymbolTable& symbols_;
   std::vector<Image> images_;
   std::size_t next_{0};
 };

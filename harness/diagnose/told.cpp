@@ -10,8 +10,8 @@ using View = std::span<const std::uint8_t>;
 scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenario::BufferAddress at,
                                 const scenario::AddressSpace& space) const {
   using Is = scenario::Patch::Is;
-  const auto place = [&](const RegionRef& r, std::int64_t offset) {
-    scenario::BufferAddress out = space.place(place_name(case_, r));
+  const auto address = [&](const RegionRef& r, std::int64_t offset) {
+    scenario::BufferAddress out = space.address(place_name(case_, r));
     out.offset += offset;
     return out;
   };
@@ -27,7 +27,7 @@ scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenar
     const bool source = home < sources_.size();
     const bool of_source = region.arrived.region.side == Side::producer;
     out.is = source ? Is::content : of_source ? Is::before : Is::lies;
-    out.from = place(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
+    out.from = address(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
   } else {
     out.is = Is::changed;
     const auto begin = static_cast<std::size_t>(one.at), bytes = static_cast<std::size_t>(one.bytes);
@@ -58,7 +58,7 @@ scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
-    const scenario::BufferAddress start = space.place(place_name(case_, region.arrived.region));
+    const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region));
     auto tail = region.tails.begin();
     const auto add = [&](const Arrival& one) {
       out.patches.push_back(patch(region, one, {start.buffer, start.offset + one.at - region.base}, space));
@@ -108,7 +108,7 @@ scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop
           begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
       for (; one != region.stretches.end() && one->at < end; ++one) {
         if (!one->wrong || !group.requests[r].transfer) continue;
-        const scenario::BufferAddress start = space.place(place_name(case_, region.arrived.region, r));
+        const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region, r));
         out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));
       }
       begin = end;

@@ -20,16 +20,16 @@ Seats::Seats(const Scenario& scenario, const AddressSpace& space) : space_(space
     Memory m{name, static_cast<int>(memory.rank), cache_of(memory.view), {}};
     View whole;
     whole.of = name;
-    m.begins = space.places(whole, m.cache);
+    m.begins = space.addresses(whole, m.cache);
     memories_.push_back(std::move(m));
   }
 }
 
-std::optional<Seat> Seats::at(BufferAddress place) const {
+std::optional<Seat> Seats::at(BufferAddress address) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
-      const std::int64_t inside = place.offset - m.begins[a].offset;
-      if (m.begins[a].buffer != place.buffer || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
+      const std::int64_t inside = address.offset - m.begins[a].offset;
+      if (m.begins[a].buffer != address.buffer || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
       auto spot = seat_at(m.cache, static_cast<int>(a), inside);
       if (spot) spot->who.from = m.name, spot->who.rank = m.rank;
       return spot;
@@ -38,11 +38,11 @@ std::optional<Seat> Seats::at(BufferAddress place) const {
   return std::nullopt;
 }
 
-std::string Seats::words_at(BufferAddress place) const {
-  const Buffer& b = space_.buffers().at(static_cast<std::size_t>(place.buffer));
-  if (place.offset < 0) return "guard below";
-  if (place.offset >= b.bytes) return "guard above";
-  if (const auto spot = at(place)) {
+std::string Seats::words_at(BufferAddress address) const {
+  const Buffer& b = space_.buffers().at(static_cast<std::size_t>(address.buffer));
+  if (address.offset < 0) return "guard below";
+  if (address.offset >= b.bytes) return "guard above";
+  if (const auto spot = at(address)) {
     const Provenance* seat = &spot->who;
     const std::string kv = seat->kv == 0 ? "K" : seat->kv == 1 ? "V" : fmt::format("kv {}", seat->kv);
     return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv,
@@ -52,11 +52,11 @@ std::string Seats::words_at(BufferAddress place) const {
   return declared ? "padding" : "raw bytes";
 }
 
-std::string Seats::words_beyond(BufferAddress place) const {
+std::string Seats::words_beyond(BufferAddress address) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
-      const std::int64_t inside = place.offset - m.begins[a].offset;
-      if (m.begins[a].buffer != place.buffer || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
+      const std::int64_t inside = address.offset - m.begins[a].offset;
+      if (m.begins[a].buffer != address.buffer || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
       for (const auto& plane : m.cache.planes) {
         if (plane.allocation != static_cast<int>(a) || plane.component != layout::Component::data) continue;
         const auto outermost = std::max_element(plane.modes.begin(), plane.modes.end(), [](const auto& x, const auto& y) {
@@ -76,8 +76,8 @@ std::string Seats::words_beyond(BufferAddress place) const {
 
 // ---- who -----------------------------------------------------------------------------------------------------------
 
-Teller::Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check)
-    : space_(space), names_(names), seats_(scenario, space), element_index_(check, space, names) {}
+Teller::Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check)
+    : space_(space), symbols_(symbols), seats_(scenario, space), element_index_(check, space, symbols) {}
 
 Provenance Teller::tell(const Symbol& who, int buffer) const {
   Provenance out;
@@ -109,11 +109,11 @@ Provenance Teller::tell(const Symbol& who, int buffer) const {
   out.last_channel = who.channel + (who.kind == Symbol::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
   // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
-  for (const BufferAddress& place : element_index_.of(who)) {
-    const Buffer& b = space_.buffers()[static_cast<std::size_t>(place.buffer)];
-    const int rank = b.side == "producer" ? 2 : place.buffer != buffer ? 1 : 0;
+  for (const BufferAddress& address : element_index_.of(who)) {
+    const Buffer& b = space_.buffers()[static_cast<std::size_t>(address.buffer)];
+    const int rank = b.side == "producer" ? 2 : address.buffer != buffer ? 1 : 0;
     if (rank <= best) continue;
-    const auto spot = seats_.at(place);
+    const auto spot = seats_.at(address);
     const Provenance* seat = spot ? &spot->who : nullptr;
     if (!seat || seat->kv != who.kv || seat->layer != who.layer || seat->head != who.head) continue;
     best = rank;
@@ -136,15 +136,15 @@ namespace {
 // By its name, or the only one that ends in it.
 int buffer_of(const AddressSpace& space, const std::string& region) {
   int found = -1;
-  std::string names;
+  std::string symbols;
   for (const Buffer& b : space.buffers()) {
-    names += (names.empty() ? "" : ", ") + b.name;
+    symbols += (symbols.empty() ? "" : ", ") + b.name;
     if (b.name == region) return b.ordinal;
     if (b.memory != region && !b.name.ends_with("/" + region)) continue;
     if (found >= 0) throw std::runtime_error("region '" + region + "' is ambiguous; write it in full, e.g. " + b.name);
     found = b.ordinal;
   }
-  if (found < 0) throw std::runtime_error("no region is called '" + region + "'; there are " + names);
+  if (found < 0) throw std::runtime_error("no region is called '" + region + "'; there are " + symbols);
   return found;
 }
 
@@ -152,11 +152,11 @@ int buffer_of(const AddressSpace& space, const std::string& region) {
 
 std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
   const AddressSpace space(scenario);
-  SymbolTable names;
-  const Truth truth = paint(without_faults(scenario), space, names);
+  SymbolTable symbols;
+  const Truth truth = paint(without_faults(scenario), space, symbols);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(program, seed, naming_passes);
-  Expectation expectation(truth, space, names, seed);
+  Expectation expectation(truth, space, symbols, seed);
   const int buffer = buffer_of(space, window.region);
   const Buffer& b = space.buffers()[static_cast<std::size_t>(buffer)];
   if (window.offset < -b.guard_below || window.offset + window.bytes > b.bytes + b.guard_above) {
@@ -177,19 +177,19 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
   }
   const Checkpoint* check = expectation.at(seen.checks[at]);
   if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
-  const SymbolResolver resolver(seen, names, space, seed);
-  const Teller teller(scenario, space, names, *check);
+  const SymbolResolver resolver(seen, symbols, space, seed);
+  const Teller teller(scenario, space, symbols, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
   for (int pass = 0; pass < naming_passes; ++pass)
-    renderings.push_back(std::make_unique<Rendering>(names, space.buffers(), seed, pass));
+    renderings.push_back(std::make_unique<Rendering>(symbols, space.buffers(), seed, pass));
   std::vector<Stretch> out;
   for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
-    const SymbolId must = expectation.id(*check, buffer, offset, names);
+    const SymbolId must = expectation.id(*check, buffer, offset, symbols);
     Stretch byte{offset,
                  1,
                  teller.seats().words_at({buffer, offset}),
-                 teller.tell(names.at(must), buffer),
-                 teller.tell(resolver.who(at, buffer, offset), buffer),
+                 teller.tell(symbols.at(must), buffer),
+                 teller.tell(resolver.symbol(at, buffer, offset), buffer),
                  false};
     for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
       byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(buffer, offset) !=
@@ -203,12 +203,12 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 // ---- drawings ------------------------------------------------------------------------------------------------------
 
-json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check,
+json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check,
               const Clues& clues) {
   constexpr std::size_t most = 96, before = 8;
   const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
   if (first == clues.all.end()) return nullptr;
-  const Teller teller(scenario, space, names, check);
+  const Teller teller(scenario, space, symbols, check);
   std::vector<Stretch> runs;
   std::size_t first_wrong = 0;
   std::int64_t all = 0;

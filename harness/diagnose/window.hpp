@@ -18,11 +18,11 @@ class Seats {
   Seats(const Scenario& scenario, const AddressSpace& space);
   /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
   /// bytes.
-  std::optional<Seat> at(BufferAddress place) const;
+  std::optional<Seat> at(BufferAddress address) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
-  std::string words_at(BufferAddress place) const;
+  std::string words_at(BufferAddress address) const;
   /// Of a place outside, in a pool whose blocks are outermost: "block 9, slot 8, of 8 blocks"; else "".
-  std::string words_beyond(BufferAddress place) const;
+  std::string words_beyond(BufferAddress address) const;
 
  private:
   struct Memory {
@@ -39,13 +39,13 @@ class Seats {
 /// in the truth, a producer's before others).
 class Teller {
  public:
-  Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names, const Checkpoint& check);
+  Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check);
   Provenance tell(const Symbol& who, int buffer) const;
   const Seats& seats() const { return seats_; }
 
  private:
   const AddressSpace& space_;
-  const SymbolTable& names_;
+  const SymbolTable& symbols_;
   Seats seats_;
   ElementIndex element_index_;
 };
@@ -68,7 +68,7 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.
-nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& names,
+nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                         const Checkpoint& check, const Clues& clues);
 
 }  // namespace kvcts::scenario

@@ -84,13 +84,13 @@ AddressSpace::AddressSpace(const Scenario& scenario) : scenario_(scenario) {
       if (known == spots_.end()) return false;
       const layout::Cache cache = cache_of(memory.view);
       if (cache.allocations.empty()) {
-        const BufferAddress at = place(of);
+        const BufferAddress at = address(of);
         spots_.push_back({name, {at.buffer, at.offset + memory.view.offset}, memory.bytes});
         return true;
       }
       View whole;
       whole.of = of;
-      const std::vector<BufferAddress> begins = places(whole, cache);
+      const std::vector<BufferAddress> begins = addresses(whole, cache);
       for (std::size_t a = 0; a < begins.size(); ++a) {
         const BufferAddress at{begins[a].buffer, begins[a].offset + memory.view.offset};
         if (begins.size() == 1) spots_.push_back({name, at, cache.allocations[a].bytes});
@@ -180,7 +180,7 @@ int AddressSpace::output(const std::string& name) const {
   return -1;
 }
 
-BufferAddress AddressSpace::place(const std::string& name) const { return spot(name).place; }
+BufferAddress AddressSpace::address(const std::string& name) const { return spot(name).address; }
 
 std::int64_t AddressSpace::bytes_of(const std::string& name) const { return spot(name).bytes; }
 
@@ -193,15 +193,15 @@ const AddressSpace::Spot& AddressSpace::spot(const std::string& name) const {
   fail("expected a memory with one backing, or one allocation of a memory, found '" + name + "'; there are " + known);
 }
 
-std::vector<BufferAddress> AddressSpace::places(const View& view, const layout::Cache& cache) const {
+std::vector<BufferAddress> AddressSpace::addresses(const View& view, const layout::Cache& cache) const {
   const std::string memory = memory_of(view);
   std::vector<BufferAddress> own;
   for (const Spot& spot : spots_) {
-    if (spot.name.starts_with(memory + "/")) own.push_back(spot.place);
+    if (spot.name.starts_with(memory + "/")) own.push_back(spot.address);
   }
   const bool one_allocation = view.of.find('/') != std::string::npos;
   if (!one_allocation && own.size() == cache.allocations.size()) return own;
-  BufferAddress at = place(view.of);
+  BufferAddress at = address(view.of);
   std::vector<BufferAddress> out;
   for (const auto& a : cache.allocations) {
     out.push_back(at);
@@ -210,30 +210,30 @@ std::vector<BufferAddress> AddressSpace::places(const View& view, const layout::
   return out;
 }
 
-std::string AddressSpace::symbol_of(BufferAddress place, std::int64_t& offset) const {
+std::string AddressSpace::symbol_of(BufferAddress address, std::int64_t& offset) const {
   const Spot* best = nullptr;
   for (const Spot& spot : spots_) {
-    if (spot.place.buffer != place.buffer || place.offset < spot.place.offset ||
-        place.offset >= spot.place.offset + spot.bytes)
+    if (spot.address.buffer != address.buffer || address.offset < spot.address.offset ||
+        address.offset >= spot.address.offset + spot.bytes)
       continue;
-    if (!best || spot.place.offset > best->place.offset ||
-        (spot.place.offset == best->place.offset && spot.bytes <= best->bytes))
+    if (!best || spot.address.offset > best->address.offset ||
+        (spot.address.offset == best->address.offset && spot.bytes <= best->bytes))
       best = &spot;
   }
   if (!best) {
-    offset = place.offset;
-    return buffers_.at(static_cast<std::size_t>(place.buffer)).name;
+    offset = address.offset;
+    return buffers_.at(static_cast<std::size_t>(address.buffer)).name;
   }
-  offset = place.offset - best->place.offset;
+  offset = address.offset - best->address.offset;
   return best->name;
 }
 
-std::int64_t AddressSpace::name_end(BufferAddress place) const {
-  std::int64_t end = buffers_.at(static_cast<std::size_t>(place.buffer)).bytes;
+std::int64_t AddressSpace::name_end(BufferAddress address) const {
+  std::int64_t end = buffers_.at(static_cast<std::size_t>(address.buffer)).bytes;
   for (const Spot& spot : spots_) {
-    if (spot.place.buffer != place.buffer) continue;
-    for (const std::int64_t edge : {spot.place.offset, spot.place.offset + spot.bytes}) {
-      if (edge > place.offset) end = std::min(end, edge);
+    if (spot.address.buffer != address.buffer) continue;
+    for (const std::int64_t edge : {spot.address.offset, spot.address.offset + spot.bytes}) {
+      if (edge > address.offset) end = std::min(end, edge);
     }
   }
   return end;

@@ -47,22 +47,22 @@ class AddressSpace {
   /// Backing of an output, -1 when no output has that name.
   int output(const std::string& name) const;
   /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
-  BufferAddress place(const std::string& name) const;
+  BufferAddress address(const std::string& name) const;
   /// How many bytes have that name.
   std::int64_t bytes_of(const std::string& name) const;
   /// Where each allocation of a view's cache begins (without view.offset). `cache`: cache_of(view). With as many allocations
   /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one buffer, places them consecutively
   /// from there.
-  std::vector<BufferAddress> places(const View& view, const layout::Cache& cache) const;
+  std::vector<BufferAddress> addresses(const View& view, const layout::Cache& cache) const;
   /// "P/kv.L0" for a place in a pool, with the offset from there; the buffer's name elsewhere.
-  std::string symbol_of(BufferAddress place, std::int64_t& offset) const;
+  std::string symbol_of(BufferAddress address, std::int64_t& offset) const;
   /// The first offset after a place where another name may begin; at the latest, the end of its buffer.
-  std::int64_t name_end(BufferAddress place) const;
+  std::int64_t name_end(BufferAddress address) const;
 
  private:
   struct Spot {
     std::string name;  ///< "P/kv.L0"
-    BufferAddress place;
+    BufferAddress address;
     std::int64_t bytes{0};
   };
   const Spot& spot(const std::string& name) const;

@@ -33,13 +33,13 @@ void Image::set(std::int64_t offset, SymbolId id) {
   (*ids)[static_cast<std::size_t>(offset - number * page)] = id;
 }
 
-SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& names) {
-  if (buffer.zeroed && offset >= 0 && offset < buffer.bytes) return names.intern({.kind = Symbol::Kind::constant});
-  return names.intern({.kind = Symbol::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
+SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& symbols) {
+  if (buffer.zeroed && offset >= 0 && offset < buffer.bytes) return symbols.intern({.kind = Symbol::Kind::constant});
+  return symbols.intern({.kind = Symbol::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
 }
 
-void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out) {
-  names.poison(buffer, offset, out);
+void render(const Image& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset, std::span<std::uint8_t> out) {
+  symbols.poison(buffer, offset, out);
   const auto end = offset + static_cast<std::int64_t>(out.size());
   if (buffer.zeroed) {
     const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(buffer.bytes, offset, end);
@@ -50,7 +50,7 @@ void render(const Image& image, const Buffer& buffer, Rendering& names, std::int
     const std::int64_t begin = p->first * Image::page;
     for (std::int64_t i = std::max(begin, offset); i < std::min(begin + Image::page, end); ++i) {
       const SymbolId id = (*p->second)[static_cast<std::size_t>(i - begin)];
-      if (id != hole) out[static_cast<std::size_t>(i - offset)] = names.byte(id);
+      if (id != hole) out[static_cast<std::size_t>(i - offset)] = symbols.byte(id);
     }
   }
 }

@@ -36,8 +36,8 @@ class Image {
 };
 
 /// What a byte is before the first write: poison, or zero where the memory holds zeros.
-SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& names);
+SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& symbols);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
-void render(const Image& image, const Buffer& buffer, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
+void render(const Image& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset, std::span<std::uint8_t> out);
 
 }  // namespace kvcts::scenario

@@ -22,23 +22,23 @@ using layout::Component;
 
 constexpr std::int64_t run = SymbolTable::chunk;
 
-bool single(const Symbol& who) { return who.kind == Kind::nibbles || who.kind == Kind::code; }
-bool is_pair(const Symbol& who) { return who.kind == Kind::tag && layout::bits(who.dtype) == 4; }
+bool single(const Symbol& symbol) { return symbol.kind == Kind::nibbles || symbol.kind == Kind::code; }
+bool is_pair(const Symbol& symbol) { return symbol.kind == Kind::tag && layout::bits(symbol.dtype) == 4; }
 
 /// Bytes of one step along the channels of a chunk, and channels of that step.
 struct Pitch {
   int bytes{1}, channels{1};
 };
-Pitch pitch_of(const Symbol& who) {
-  if (who.kind == Kind::number) return {4, 1};
-  const int width = layout::bits(who.dtype);
+Pitch pitch_of(const Symbol& symbol) {
+  if (symbol.kind == Kind::number) return {4, 1};
+  const int width = layout::bits(symbol.dtype);
   return width == 4 ? Pitch{1, 2} : Pitch{width / 8, 1};
 }
 
 /// The first Symbol of the chunk, and the place of `who` in it.
-Symbol first_of(const Symbol& who, unsigned& index) {
-  Symbol first = who;
-  switch (who.kind) {
+Symbol first_of(const Symbol& symbol, unsigned& index) {
+  Symbol first = symbol;
+  switch (symbol.kind) {
     case Kind::hole:
       index = hole;
       return {.kind = Kind::hole};
@@ -47,26 +47,28 @@ Symbol first_of(const Symbol& who, unsigned& index) {
       return {.kind = Kind::hole};
     case Kind::constant:
       first.byte = 0;
-      index = who.byte;
+      index = symbol.byte;
       break;
     case Kind::poison:
-      first.offset = floor_to(who.offset, run);
-      index = static_cast<unsigned>(who.offset - first.offset);
+      first.offset = floor_to(symbol.offset, run);
+      index = static_cast<unsigned>(symbol.offset - first.offset);
       break;
     default: {
-      const Pitch pitch = pitch_of(who);
-      first.channel = floor_to(who.channel, run / pitch.bytes * pitch.channels);
+      const Pitch pitch = pitch_of(symbol);
+      first.channel = floor_to(symbol.channel, run / pitch.bytes * pitch.channels);
       first.byte = 0;
-      index = static_cast<unsigned>((who.channel - first.channel) / pitch.channels * pitch.bytes) + who.byte;
+      index = static_cast<unsigned>((symbol.channel - first.channel) / pitch.channels * pitch.bytes) + symbol.byte;
     }
   }
   return first;
 }
 
-kernels::RowId row_of(const Symbol& who) { return {who.component, who.kv, who.layer, who.head, who.token, who.generation}; }
+kernels::RowId row_of(const Symbol& symbol) {
+  return {symbol.component, symbol.kv, symbol.layer, symbol.head, symbol.token, symbol.generation};
+}
 
-std::uint64_t key_of(const Symbol& who, std::uint64_t seed, int pass) {
-  return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(who));
+std::uint64_t key_of(const Symbol& symbol, std::uint64_t seed, int pass) {
+  return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(symbol));
 }
 
 std::uint32_t code_in(const Symbol& row, std::uint64_t key, std::int64_t channel) {
@@ -82,25 +84,25 @@ std::uint32_t code_in(const Symbol& row, std::uint64_t key, std::int64_t channel
 
 // ---- Names ---------------------------------------------------------------------------------------------------------
 
-std::size_t SymbolTable::Hash::operator()(const Symbol& who) const {
-  std::uint64_t h = static_cast<std::uint64_t>(who.kind) | static_cast<std::uint64_t>(who.byte) << 8 |
-                    static_cast<std::uint64_t>(who.component) << 16 | static_cast<std::uint64_t>(who.dtype) << 24 |
-                    static_cast<std::uint64_t>(who.high_nibble_first) << 32 | static_cast<std::uint64_t>(who.codes) << 33 |
-                    static_cast<std::uint64_t>(who.values) << 34 | static_cast<std::uint64_t>(who.power) << 36 |
-                    static_cast<std::uint64_t>(who.halves) << 44;
+std::size_t SymbolTable::Hash::operator()(const Symbol& symbol) const {
+  std::uint64_t h = static_cast<std::uint64_t>(symbol.kind) | static_cast<std::uint64_t>(symbol.byte) << 8 |
+                    static_cast<std::uint64_t>(symbol.component) << 16 | static_cast<std::uint64_t>(symbol.dtype) << 24 |
+                    static_cast<std::uint64_t>(symbol.high_nibble_first) << 32 |
+                    static_cast<std::uint64_t>(symbol.codes) << 33 | static_cast<std::uint64_t>(symbol.values) << 34 |
+                    static_cast<std::uint64_t>(symbol.power) << 36 | static_cast<std::uint64_t>(symbol.halves) << 44;
   const auto add = [&h](std::uint64_t value) {
     h = (h ^ value) * 0x9e3779b97f4a7c15ull;
     h ^= h >> 29;
   };
-  add(who.generation | static_cast<std::uint64_t>(who.buffer + 1) << 32);
-  add(static_cast<std::uint64_t>(who.kv) | static_cast<std::uint64_t>(who.layer) << 8 |
-      static_cast<std::uint64_t>(who.head) << 32);
-  add(static_cast<std::uint64_t>(who.token) | static_cast<std::uint64_t>(who.channel) << 40);
-  add(static_cast<std::uint64_t>(who.offset));
-  add(who.whole | static_cast<std::uint64_t>(who.scale) << 32);
-  add(who.global_scale | static_cast<std::uint64_t>(who.pieces[0]) << 32);
-  add(who.pieces[1] | static_cast<std::uint64_t>(who.pieces[2]) << 32);
-  add(who.pieces[3]);
+  add(symbol.generation | static_cast<std::uint64_t>(symbol.buffer + 1) << 32);
+  add(static_cast<std::uint64_t>(symbol.kv) | static_cast<std::uint64_t>(symbol.layer) << 8 |
+      static_cast<std::uint64_t>(symbol.head) << 32);
+  add(static_cast<std::uint64_t>(symbol.token) | static_cast<std::uint64_t>(symbol.channel) << 40);
+  add(static_cast<std::uint64_t>(symbol.offset));
+  add(symbol.whole | static_cast<std::uint64_t>(symbol.scale) << 32);
+  add(symbol.global_scale | static_cast<std::uint64_t>(symbol.pieces[0]) << 32);
+  add(symbol.pieces[1] | static_cast<std::uint64_t>(symbol.pieces[2]) << 32);
+  add(symbol.pieces[3]);
   return h ^ (h >> 32);
 }
 
@@ -114,10 +116,10 @@ SymbolId SymbolTable::use(std::size_t number, unsigned index) {
   return static_cast<SymbolId>(number * chunk + index);
 }
 
-SymbolId SymbolTable::intern(const Symbol& who) {
-  if (single(who)) return intern_single(who);
+SymbolId SymbolTable::intern(const Symbol& symbol) {
+  if (single(symbol)) return intern_single(symbol);
   unsigned index = 0;
-  const Symbol first = first_of(who, index);
+  const Symbol first = first_of(symbol, index);
   if (last_ >= chunks_.size() || chunks_[last_].first != first) {
     const auto [at, added] = index_.try_emplace(first, static_cast<std::uint32_t>(chunks_.size()));
     if (added) chunks_.push_back({first, 0, {}});
@@ -126,32 +128,32 @@ SymbolId SymbolTable::intern(const Symbol& who) {
   return use(last_, index);
 }
 
-SymbolId SymbolTable::intern_single(const Symbol& who) {
-  const auto [at, added] = single_index_.try_emplace(who, 0);
+SymbolId SymbolTable::intern_single(const Symbol& symbol) {
+  const auto [at, added] = single_index_.try_emplace(symbol, 0);
   if (!added) return at->second;
   if (singles_.size() % chunk == 0) {
     single_chunk_ = chunks_.size();
     chunks_.push_back({{.kind = Kind::nibbles}, singles_.size(), {}});
   }
   at->second = use(single_chunk_, static_cast<unsigned>(singles_.size() % chunk));
-  singles_.push_back(who);
+  singles_.push_back(symbol);
   return at->second;
 }
 
 Symbol SymbolTable::at(SymbolId id) const {
   const Chunk& c = chunks_.at(id / chunk);
   const unsigned index = id % chunk;
-  Symbol who = c.first;
-  switch (who.kind) {
+  Symbol symbol = c.first;
+  switch (symbol.kind) {
     case Kind::hole:
     case Kind::unknown:
       return {.kind = index == hole ? Kind::hole : Kind::unknown};
     case Kind::constant:
-      who.byte = static_cast<std::uint8_t>(index);
-      return who;
+      symbol.byte = static_cast<std::uint8_t>(index);
+      return symbol;
     case Kind::poison:
-      who.offset += index;
-      return who;
+      symbol.offset += index;
+      return symbol;
     case Kind::nibbles:
     case Kind::code:
       return singles_.at(c.single + index);
@@ -159,10 +161,10 @@ Symbol SymbolTable::at(SymbolId id) const {
     case Kind::number:
       break;
   }
-  const Pitch pitch = pitch_of(who);
-  who.channel += static_cast<std::int64_t>(index) / pitch.bytes * pitch.channels;
-  who.byte = static_cast<std::uint8_t>(index % static_cast<unsigned>(pitch.bytes));
-  return who;
+  const Pitch pitch = pitch_of(symbol);
+  symbol.channel += static_cast<std::int64_t>(index) / pitch.bytes * pitch.channels;
+  symbol.byte = static_cast<std::uint8_t>(index % static_cast<unsigned>(pitch.bytes));
+  return symbol;
 }
 
 std::size_t SymbolTable::count() const {
@@ -175,24 +177,24 @@ std::size_t SymbolTable::count() const {
 
 // A half is named by its pair's byte with the low nibble first; halves of constants by the constant with a zero high nibble.
 Nibble SymbolTable::nibble(SymbolId byte, bool high) {
-  Symbol who = at(byte);
-  if (who.kind == Kind::nibbles) return {who.pieces[high], (who.halves >> static_cast<int>(high) & 1) != 0};
-  if (who.kind == Kind::constant) {
-    who.byte = static_cast<std::uint8_t>(high ? who.byte >> 4 : who.byte & 0xf);
-    return {intern(who), false};
+  Symbol symbol = at(byte);
+  if (symbol.kind == Kind::nibbles) return {symbol.pieces[high], (symbol.halves >> static_cast<int>(high) & 1) != 0};
+  if (symbol.kind == Kind::constant) {
+    symbol.byte = static_cast<std::uint8_t>(high ? symbol.byte >> 4 : symbol.byte & 0xf);
+    return {intern(symbol), false};
   }
-  if (is_pair(who) && who.high_nibble_first) {
-    who.high_nibble_first = false;
-    return {intern(who), !high};
+  if (is_pair(symbol) && symbol.high_nibble_first) {
+    symbol.high_nibble_first = false;
+    return {intern(symbol), !high};
   }
   return {byte, high};
 }
 
-Nibble SymbolTable::nibble(const Symbol& who) {
-  Symbol pair = who;
-  pair.channel = floor_to(who.channel, 2);
+Nibble SymbolTable::nibble(const Symbol& symbol) {
+  Symbol pair = symbol;
+  pair.channel = floor_to(symbol.channel, 2);
   pair.high_nibble_first = false;
-  return {intern(pair), pair.channel != who.channel};
+  return {intern(pair), pair.channel != symbol.channel};
 }
 
 SymbolId SymbolTable::join(Nibble low, Nibble high) {
@@ -221,17 +223,19 @@ std::uint8_t SymbolTable::render(SymbolId id, const std::vector<Buffer>& buffers
 
 // ---- Rendering -----------------------------------------------------------------------------------------------------
 
-std::uint32_t content_code(const Symbol& who, std::uint64_t seed, int pass) {
-  return code_in(who, key_of(who, seed, pass), who.channel);
+std::uint32_t content_code(const Symbol& symbol, std::uint64_t seed, int pass) {
+  return code_in(symbol, key_of(symbol, seed, pass), symbol.channel);
 }
 
 std::uint8_t Rendering::byte(SymbolId id) {
   const std::size_t number = id / SymbolTable::chunk;
   if (number < done_.size() && done_[number]) return (*done_[number])[id % SymbolTable::chunk];
-  if (const Symbol who = names_.at(id); single(who)) {
+  if (const Symbol symbol = symbols_.at(id); single(symbol)) {
     // Singles may be added to a chunk that was already rendered; they are few.
-    if (who.kind != Kind::nibbles) return 0;
-    const auto half = [&](std::size_t i) { return (byte(who.pieces[i]) >> ((who.halves >> i & 1) != 0 ? 4 : 0)) & 0xf; };
+    if (symbol.kind != Kind::nibbles) return 0;
+    const auto half = [&](std::size_t i) {
+      return (byte(symbol.pieces[i]) >> ((symbol.halves >> i & 1) != 0 ? 4 : 0)) & 0xf;
+    };
     return static_cast<std::uint8_t>(half(0) | half(1) << 4);
   }
   if (done_.size() <= number) done_.resize(number + 1);
@@ -246,7 +250,7 @@ std::uint8_t Rendering::byte(SymbolId id) {
 
 void Rendering::fill(SymbolId start, Bytes& out) {
   out.fill(0);
-  const Symbol first = names_.at(start);
+  const Symbol first = symbols_.at(start);
   switch (first.kind) {
     case Kind::constant:
       for (unsigned i = 0; i < SymbolTable::chunk; ++i) out[i] = static_cast<std::uint8_t>(i);
@@ -277,7 +281,7 @@ void Rendering::fill(SymbolId start, Bytes& out) {
     }
     case Kind::number:
       for (unsigned i = 0; i < SymbolTable::chunk; i += 4) {
-        const auto bits = std::bit_cast<std::uint32_t>(number(names_.at(start + i)));
+        const auto bits = std::bit_cast<std::uint32_t>(number(symbols_.at(start + i)));
         for (unsigned b = 0; b < 4; ++b) out[i + b] = static_cast<std::uint8_t>(bits >> (8 * b));
       }
       return;
@@ -296,26 +300,26 @@ void Rendering::poison(const Buffer& buffer, std::int64_t offset, std::span<std:
 }
 
 std::uint32_t Rendering::code_of(SymbolId reference, layout::Dtype& dtype) {
-  const Symbol who = names_.at(reference);
-  dtype = who.dtype;
-  if (who.kind == Kind::tag) return content_code(who, seed_, pass_);
-  if (layout::bits(dtype) == 4) return (byte(who.pieces[0]) >> ((who.halves & 1) != 0 ? 4 : 0)) & 0xfu;
+  const Symbol symbol = symbols_.at(reference);
+  dtype = symbol.dtype;
+  if (symbol.kind == Kind::tag) return content_code(symbol, seed_, pass_);
+  if (layout::bits(dtype) == 4) return (byte(symbol.pieces[0]) >> ((symbol.halves & 1) != 0 ? 4 : 0)) & 0xfu;
   std::uint32_t code = 0;
   for (int b = 0; b < layout::bits(dtype) / 8; ++b)
-    code |= static_cast<std::uint32_t>(byte(who.pieces[static_cast<std::size_t>(b)])) << (8 * b);
+    code |= static_cast<std::uint32_t>(byte(symbol.pieces[static_cast<std::size_t>(b)])) << (8 * b);
   return code;
 }
 
-float Rendering::number(const Symbol& who) {
+float Rendering::number(const Symbol& symbol) {
   const auto of = [this](SymbolId reference) {
     layout::Dtype dtype{};
     const std::uint32_t code = code_of(reference, dtype);
     return number_of(dtype, code);
   };
-  float value = who.whole != 0 ? of(who.whole - 1) : number_of(who.dtype, content_code(who, seed_, pass_));
-  for (int i = 0; i < who.power; ++i) {
-    if (who.scale != 0) value *= of(who.scale - 1);
-    if (who.global_scale != 0) value *= of(who.global_scale - 1);
+  float value = symbol.whole != 0 ? of(symbol.whole - 1) : number_of(symbol.dtype, content_code(symbol, seed_, pass_));
+  for (int i = 0; i < symbol.power; ++i) {
+    if (symbol.scale != 0) value *= of(symbol.scale - 1);
+    if (symbol.global_scale != 0) value *= of(symbol.global_scale - 1);
   }
   return std::isnan(value) ? std::bit_cast<float>(0x7fffffffu) : value;
 }
@@ -324,79 +328,83 @@ float Rendering::number(const Symbol& who) {
 
 namespace {
 
-std::string element_words(const Symbol& who, bool exact_channel) {
-  const std::string kv = who.kv == 0 ? "K" : who.kv == 1 ? "V" : fmt::format("kv {}", who.kv);
-  if (who.component == Component::global_scale)
-    return fmt::format("global scale {} layer {}, generation {}", kv, who.layer, who.generation);
-  std::string channel = fmt::format("{} {}", who.component == Component::scale ? "group" : "channel", who.channel);
-  if (!exact_channel && layout::bits(who.dtype) == 4) {
-    channel = who.high_nibble_first ? fmt::format("channels {} and {} (high nibble first)", who.channel, who.channel + 1)
-                                    : fmt::format("channels {} and {}", who.channel, who.channel + 1);
+std::string element_text(const Symbol& symbol, bool exact_channel) {
+  const std::string kv = symbol.kv == 0 ? "K" : symbol.kv == 1 ? "V" : fmt::format("kv {}", symbol.kv);
+  if (symbol.component == Component::global_scale)
+    return fmt::format("global scale {} layer {}, generation {}", kv, symbol.layer, symbol.generation);
+  std::string channel = fmt::format("{} {}", symbol.component == Component::scale ? "group" : "channel", symbol.channel);
+  if (!exact_channel && layout::bits(symbol.dtype) == 4) {
+    channel = symbol.high_nibble_first
+                  ? fmt::format("channels {} and {} (high nibble first)", symbol.channel, symbol.channel + 1)
+                  : fmt::format("channels {} and {}", symbol.channel, symbol.channel + 1);
   }
-  return fmt::format("{}{} layer {} token {} head {} {}, generation {}{}", who.component == Component::scale ? "scale " : "",
-                     kv, who.layer, who.token, who.head, channel, who.generation,
-                     who.codes    ? ", every code in turn"
-                     : who.values ? ", a value"
-                                  : "");
+  return fmt::format("{}{} layer {} token {} head {} {}, generation {}{}",
+                     symbol.component == Component::scale ? "scale " : "", kv, symbol.layer, symbol.token, symbol.head,
+                     channel, symbol.generation,
+                     symbol.codes    ? ", every code in turn"
+                     : symbol.values ? ", a value"
+                                     : "");
 }
 
 }  // namespace
 
-std::string words(const Symbol& who, const std::vector<Buffer>& buffers) {
-  switch (who.kind) {
+std::string to_string(const Symbol& symbol, const std::vector<Buffer>& buffers) {
+  switch (symbol.kind) {
     case Kind::hole:
       return "untouched";
     case Kind::unknown:
       return "unknown";
     case Kind::constant:
-      return fmt::format("0x{:02x}", who.byte);
+      return fmt::format("0x{:02x}", symbol.byte);
     case Kind::poison: {
-      const std::string where = who.buffer >= 0 && static_cast<std::size_t>(who.buffer) < buffers.size()
-                                    ? buffers[static_cast<std::size_t>(who.buffer)].name
-                                    : fmt::format("backing {}", who.buffer);
-      return fmt::format("poison of {} {} {}", where, who.offset < 0 ? '-' : '+', who.offset < 0 ? -who.offset : who.offset);
+      const std::string where = symbol.buffer >= 0 && static_cast<std::size_t>(symbol.buffer) < buffers.size()
+                                    ? buffers[static_cast<std::size_t>(symbol.buffer)].name
+                                    : fmt::format("backing {}", symbol.buffer);
+      return fmt::format("poison of {} {} {}", where, symbol.offset < 0 ? '-' : '+',
+                         symbol.offset < 0 ? -symbol.offset : symbol.offset);
     }
     case Kind::tag:
-      return element_words(who, false);
+      return element_text(symbol, false);
     case Kind::number: {
-      const bool scaled = who.power > 0 && (who.scale != 0 || who.global_scale != 0);
-      return "number of " + element_words(who, true) +
-             (!scaled          ? ""
-              : who.power == 1 ? ", scaled"
-                               : fmt::format(", scaled {} times", who.power));
+      const bool scaled = symbol.power > 0 && (symbol.scale != 0 || symbol.global_scale != 0);
+      return "number of " + element_text(symbol, true) +
+             (!scaled             ? ""
+              : symbol.power == 1 ? ", scaled"
+                                  : fmt::format(", scaled {} times", symbol.power));
     }
     case Kind::nibbles:
       return "two halves";
     case Kind::code:
-      return fmt::format("bytes read as {}", layout::name(who.dtype));
+      return fmt::format("bytes read as {}", layout::name(symbol.dtype));
   }
   return "";
 }
 
-std::string words(SymbolId id, const SymbolTable& names, const std::vector<Buffer>& buffers) {
-  const Symbol who = names.at(id);
-  if (who.kind == Kind::nibbles) {
+std::string to_string(SymbolId id, const SymbolTable& symbols, const std::vector<Buffer>& buffers) {
+  const Symbol symbol = symbols.at(id);
+  if (symbol.kind == Kind::nibbles) {
     const auto half = [&](std::size_t i) {
-      Symbol piece = names.at(who.pieces[i]);
-      const bool high = (who.halves >> i & 1) != 0;
-      if (!is_pair(piece)) return fmt::format("the {} half of {}", high ? "high" : "low", words(piece, buffers));
+      Symbol piece = symbols.at(symbol.pieces[i]);
+      const bool high = (symbol.halves >> i & 1) != 0;
+      if (!is_pair(piece)) return fmt::format("the {} half of {}", high ? "high" : "low", to_string(piece, buffers));
       piece.channel += high != piece.high_nibble_first ? 1 : 0;
-      return element_words(piece, true);
+      return element_text(piece, true);
     };
     return "below " + half(0) + ", above " + half(1);
   }
-  if (who.kind == Kind::code) {
-    std::string out = words(who, buffers);
-    for (int b = 0; b < std::max(layout::bits(who.dtype) / 8, 1); ++b) {
-      out += (b == 0 ? ": " : "; ") + words(who.pieces[static_cast<std::size_t>(b)], names, buffers);
+  if (symbol.kind == Kind::code) {
+    std::string out = to_string(symbol, buffers);
+    for (int b = 0; b < std::max(layout::bits(symbol.dtype) / 8, 1); ++b) {
+      out += (b == 0 ? ": " : "; ") + to_string(symbol.pieces[static_cast<std::size_t>(b)], symbols, buffers);
     }
     return out;
   }
-  if (who.kind != Kind::number) return words(who, buffers);
-  std::string out = words(who, buffers);
-  if (who.whole != 0) out += "; its code: " + words(who.whole - 1, names, buffers);
-  if (who.power > 0 && who.scale != 0) out += "; scale: " + words(who.scale - 1, names, buffers);
-  if (who.power > 0 && who.global_scale != 0) out += "; global scale: " + words(who.global_scale - 1, names, buffers);
+  if (symbol.kind != Kind::number) return to_string(symbol, buffers);
+  std::string out = to_string(symbol, buffers);
+  if (symbol.whole != 0) out += "; its code: " + to_string(symbol.whole - 1, symbols, buffers);
+  if (symbol.power > 0 && symbol.scale != 0) out += "; scale: " + to_string(symbol.scale - 1, symbols, buffers);
+  if (symbol.power > 0 && symbol.global_scale != 0)
+    out += "; global scale: " + to_string(symbol.global_scale - 1, symbols, buffers);
   return out;
 }
 

@@ -63,7 +63,7 @@ struct Nibble {
 class SymbolTable {
  public:
   SymbolTable();
-  SymbolId intern(const Symbol& who);
+  SymbolId intern(const Symbol& symbol);
   Symbol at(SymbolId id) const;
   /// Number of Ids issued; they are not 0, 1, 2, ...: see each().
   std::size_t count() const;
@@ -82,7 +82,7 @@ class SymbolTable {
   /// Half of a byte, under its one canonical name.
   Nibble nibble(SymbolId byte, bool high);
   /// A 4-bit code on its own; `who.channel` is its channel.
-  Nibble nibble(const Symbol& who);
+  Nibble nibble(const Symbol& symbol);
   /// The byte made of two halves: intern's SymbolId where both come from one byte.
   SymbolId join(Nibble low, Nibble high);
 
@@ -93,7 +93,7 @@ class SymbolTable {
 
  private:
   struct Hash {
-    std::size_t operator()(const Symbol& who) const;
+    std::size_t operator()(const Symbol& symbol) const;
   };
   /// 256 Ids; the first determines the Symbol of each, except `nibbles` and `code`, which are in singles_.
   struct Chunk {
@@ -101,7 +101,7 @@ class SymbolTable {
     std::size_t single{0};
     std::array<std::uint64_t, 4> used{};
   };
-  SymbolId intern_single(const Symbol& who);
+  SymbolId intern_single(const Symbol& symbol);
   SymbolId use(std::size_t chunk_number, unsigned index);
 
   std::vector<Chunk> chunks_;
@@ -115,8 +115,8 @@ class SymbolTable {
 /// The bytes of all names in one pass, computed 256 at a time and cached.
 class Rendering {
  public:
-  Rendering(const SymbolTable& names, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass)
-      : names_(names), buffers_(buffers), seed_(seed), pass_(pass) {}
+  Rendering(const SymbolTable& symbols, const std::vector<Buffer>& buffers, std::uint64_t seed, int pass)
+      : symbols_(symbols), buffers_(buffers), seed_(seed), pass_(pass) {}
   std::uint8_t byte(SymbolId id);
   /// Poison of a buffer from an offset; 0 below its lower guard.
   void poison(const Buffer& buffer, std::int64_t offset, std::span<std::uint8_t> out) const;
@@ -125,9 +125,9 @@ class Rendering {
   using Bytes = std::array<std::uint8_t, SymbolTable::chunk>;
   void fill(SymbolId first, Bytes& out);
   std::uint32_t code_of(SymbolId reference, layout::Dtype& dtype);
-  float number(const Symbol& who);
+  float number(const Symbol& symbol);
 
-  const SymbolTable& names_;
+  const SymbolTable& symbols_;
   const std::vector<Buffer>& buffers_;
   std::uint64_t seed_;
   int pass_;
@@ -138,11 +138,11 @@ class Rendering {
 /// only.
 ///   codes   code_in_turn(channel + key of the row): every code in turn along a row; the row's key sets the start
 ///   values  the bf16 tag of the same coordinate as a number, rounded to the dtype; both in numbers.hpp
-std::uint32_t content_code(const Symbol& who, std::uint64_t seed, int pass);
+std::uint32_t content_code(const Symbol& symbol, std::uint64_t seed, int pass);
 
 /// "K layer 3 token 7 head 1 channel 4, generation 1", "poison of P/kv.L0 + 128", "0x00", "unknown".
-std::string words(const Symbol& who, const std::vector<Buffer>& buffers);
+std::string to_string(const Symbol& symbol, const std::vector<Buffer>& buffers);
 /// The same with the parts of numbers and of mixed bytes spelled out.
-std::string words(SymbolId id, const SymbolTable& names, const std::vector<Buffer>& buffers);
+std::string to_string(SymbolId id, const SymbolTable& symbols, const std::vector<Buffer>& buffers);
 
 }  // namespace kvcts::scenario

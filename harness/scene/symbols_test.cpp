@@ -20,16 +20,16 @@ using layout::Dtype;
 namespace convert = kernels::convert;
 
 Symbol element(Dtype dtype, std::int64_t channel, int byte = 0) {
-  Symbol who{.kind = Symbol::Kind::tag,
-             .byte = static_cast<std::uint8_t>(byte),
-             .dtype = dtype,
-             .generation = 2,
-             .kv = 1,
-             .layer = 3,
-             .token = 70,
-             .head = 5};
-  who.channel = channel;
-  return who;
+  Symbol symbol{.kind = Symbol::Kind::tag,
+                .byte = static_cast<std::uint8_t>(byte),
+                .dtype = dtype,
+                .generation = 2,
+                .kv = 1,
+                .layer = 3,
+                .token = 70,
+                .head = 5};
+  symbol.channel = channel;
+  return symbol;
 }
 
 TEST(Numbers, EqualTheConversionKernels) {
@@ -51,10 +51,10 @@ TEST(Numbers, EqualTheConversionKernels) {
 }
 
 TEST(SymbolTable, AreGivenOnce) {
-  SymbolTable names;
-  EXPECT_EQ(names.at(hole).kind, Symbol::Kind::hole);
-  EXPECT_EQ(names.at(unknown).kind, Symbol::Kind::unknown);
-  EXPECT_EQ(names.count(), 2u);
+  SymbolTable symbols;
+  EXPECT_EQ(symbols.at(hole).kind, Symbol::Kind::hole);
+  EXPECT_EQ(symbols.at(unknown).kind, Symbol::Kind::unknown);
+  EXPECT_EQ(symbols.count(), 2u);
   std::vector<Symbol> all;
   for (Dtype dtype : layout::all_dtypes()) {
     for (std::int64_t channel = 0; channel < 700; channel += layout::bits(dtype) == 4 ? 2 : 1) {
@@ -77,24 +77,24 @@ TEST(SymbolTable, AreGivenOnce) {
     all.push_back(mixed);
   }
   std::vector<SymbolId> ids;
-  for (const Symbol& who : all) ids.push_back(names.intern(who));
+  for (const Symbol& symbol : all) ids.push_back(symbols.intern(symbol));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    ASSERT_EQ(names.at(ids[i]), all[i]) << i;
-    ASSERT_EQ(names.intern(all[i]), ids[i]);
+    ASSERT_EQ(symbols.at(ids[i]), all[i]) << i;
+    ASSERT_EQ(symbols.intern(all[i]), ids[i]);
   }
-  EXPECT_EQ(names.count(), all.size() + 2);
+  EXPECT_EQ(symbols.count(), all.size() + 2);
   std::sort(ids.begin(), ids.end());
   std::vector<SymbolId> seen;
-  names.each([&](SymbolId id) { seen.push_back(id); });
+  symbols.each([&](SymbolId id) { seen.push_back(id); });
   EXPECT_EQ(std::vector<SymbolId>(seen.begin() + 2, seen.end()), ids);
 }
 
 TEST(SymbolTable, RenderAsTheContractsSay) {
-  SymbolTable names;
+  SymbolTable symbols;
   std::vector<Buffer> buffers(2);
   buffers[1].ordinal = 1, buffers[1].poison_number = 1, buffers[1].guard_below = 100, buffers[1].side = "consumer";
   for (int pass : {0, 3}) {
-    Rendering rendering(names, buffers, 5, pass);
+    Rendering rendering(symbols, buffers, 5, pass);
     const kernels::RowId row{Component::data, 1, 3, 5, 70, 2};
     const std::uint64_t key = kernels::reference::row({pass_seed(5, pass), 0, 0}, row);
     for (Dtype dtype : layout::all_dtypes()) {
@@ -103,51 +103,51 @@ TEST(SymbolTable, RenderAsTheContractsSay) {
         const std::uint32_t code = kernels::reference::code(key, row, dtype, channel);
         EXPECT_EQ(content_code(element(dtype, channel), 5, pass), code);
         for (int byte = 0; byte < width / 8; ++byte) {
-          const SymbolId id = names.intern(element(dtype, channel, byte));
+          const SymbolId id = symbols.intern(element(dtype, channel, byte));
           ASSERT_EQ(rendering.byte(id), code >> (8 * byte) & 0xff) << layout::name(dtype) << " channel " << channel;
-          ASSERT_EQ(names.render(id, buffers, 5, pass), rendering.byte(id));
+          ASSERT_EQ(symbols.render(id, buffers, 5, pass), rendering.byte(id));
         }
         if (width == 4 && channel % 2 == 0) {
           Symbol pair = element(dtype, channel);
           const std::uint32_t odd = kernels::reference::code(key, row, dtype, channel + 1);
-          EXPECT_EQ(rendering.byte(names.intern(pair)), code | odd << 4);
+          EXPECT_EQ(rendering.byte(symbols.intern(pair)), code | odd << 4);
           pair.high_nibble_first = true;
-          EXPECT_EQ(rendering.byte(names.intern(pair)), odd | code << 4);
+          EXPECT_EQ(rendering.byte(symbols.intern(pair)), odd | code << 4);
         }
       }
     }
     for (std::int64_t offset : {-100, -1, 0, 1, 255, 256, 100000}) {
-      const SymbolId id = names.intern({.kind = Symbol::Kind::poison, .buffer = 1, .offset = offset});
+      const SymbolId id = symbols.intern({.kind = Symbol::Kind::poison, .buffer = 1, .offset = offset});
       EXPECT_EQ(rendering.byte(id), kernels::reference::poison(kernels::poison_key(pass_seed(5, pass), 1, 0, 1),
                                                                static_cast<std::uint64_t>(offset + 100)));
     }
-    EXPECT_EQ(rendering.byte(names.intern({.kind = Symbol::Kind::constant, .byte = 0xa5})), 0xa5);
+    EXPECT_EQ(rendering.byte(symbols.intern({.kind = Symbol::Kind::constant, .byte = 0xa5})), 0xa5);
     EXPECT_EQ(rendering.byte(hole), 0);
     EXPECT_EQ(rendering.byte(unknown), 0);
   }
 }
 
 TEST(SymbolTable, AHalfHasOneName) {
-  SymbolTable names;
+  SymbolTable symbols;
   std::vector<Buffer> buffers(1);
-  Rendering rendering(names, buffers, 1, 0);
+  Rendering rendering(symbols, buffers, 1, 0);
   Symbol pair = element(Dtype::int4, 6);
-  const SymbolId low_first = names.intern(pair);
+  const SymbolId low_first = symbols.intern(pair);
   pair.high_nibble_first = true;
-  const SymbolId high_first = names.intern(pair);
-  const SymbolId poison = names.intern({.kind = Symbol::Kind::poison, .buffer = 0, .offset = 3});
-  const SymbolId constant = names.intern({.kind = Symbol::Kind::constant, .byte = 0x5a});
-  EXPECT_EQ(names.nibble(element(Dtype::int4, 7)), names.nibble(low_first, true));
-  EXPECT_EQ(names.nibble(high_first, false), names.nibble(low_first, true)) << "channel 7 both";
-  EXPECT_EQ(names.join(names.nibble(low_first, false), names.nibble(low_first, true)), low_first);
-  EXPECT_EQ(names.join(names.nibble(low_first, true), names.nibble(low_first, false)), high_first);
-  EXPECT_EQ(names.join(names.nibble(constant, false), names.nibble(constant, true)), constant);
+  const SymbolId high_first = symbols.intern(pair);
+  const SymbolId poison = symbols.intern({.kind = Symbol::Kind::poison, .buffer = 0, .offset = 3});
+  const SymbolId constant = symbols.intern({.kind = Symbol::Kind::constant, .byte = 0x5a});
+  EXPECT_EQ(symbols.nibble(element(Dtype::int4, 7)), symbols.nibble(low_first, true));
+  EXPECT_EQ(symbols.nibble(high_first, false), symbols.nibble(low_first, true)) << "channel 7 both";
+  EXPECT_EQ(symbols.join(symbols.nibble(low_first, false), symbols.nibble(low_first, true)), low_first);
+  EXPECT_EQ(symbols.join(symbols.nibble(low_first, true), symbols.nibble(low_first, false)), high_first);
+  EXPECT_EQ(symbols.join(symbols.nibble(constant, false), symbols.nibble(constant, true)), constant);
   // A byte of two owners, split again.
-  const SymbolId mixed = names.join(names.nibble(low_first, true), names.nibble(poison, false));
-  EXPECT_EQ(names.nibble(mixed, false), names.nibble(low_first, true));
-  EXPECT_EQ(names.nibble(mixed, true), names.nibble(poison, false));
+  const SymbolId mixed = symbols.join(symbols.nibble(low_first, true), symbols.nibble(poison, false));
+  EXPECT_EQ(symbols.nibble(mixed, false), symbols.nibble(low_first, true));
+  EXPECT_EQ(symbols.nibble(mixed, true), symbols.nibble(poison, false));
   EXPECT_EQ(rendering.byte(mixed), rendering.byte(low_first) >> 4 | (rendering.byte(poison) & 0xf) << 4);
-  EXPECT_EQ(words(mixed, names, buffers),
+  EXPECT_EQ(to_string(mixed, symbols, buffers),
             "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
 }
 
@@ -155,9 +155,9 @@ TEST(SymbolTable, CodesComeInTurn) {
   for (Dtype dtype : layout::all_dtypes()) {
     if (dtype == Dtype::fp32) continue;
     std::vector<bool> seen(std::size_t{1} << layout::bits(dtype));
-    Symbol who = element(dtype, 0);
-    who.codes = true;
-    for (std::size_t i = 0; i < seen.size(); ++i, ++who.channel) seen[content_code(who, 9, 1)] = true;
+    Symbol symbol = element(dtype, 0);
+    symbol.codes = true;
+    for (std::size_t i = 0; i < seen.size(); ++i, ++symbol.channel) seen[content_code(symbol, 9, 1)] = true;
     EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<std::ptrdiff_t>(seen.size())) << layout::name(dtype);
   }
 }
@@ -166,9 +166,9 @@ TEST(SymbolTable, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
   for (std::int64_t channel = 0; channel < 50; ++channel) {
     const float wanted = number_of(Dtype::bf16, content_code(element(Dtype::bf16, channel), 4, 0));
     for (Dtype dtype : layout::all_dtypes()) {
-      Symbol who = element(dtype, channel);
-      who.values = true;
-      ASSERT_EQ(content_code(who, 4, 0), nearest_code(dtype, wanted));
+      Symbol symbol = element(dtype, channel);
+      symbol.values = true;
+      ASSERT_EQ(content_code(symbol, 4, 0), nearest_code(dtype, wanted));
     }
     Symbol wide = element(Dtype::fp32, channel);
     wide.values = true;

@@ -251,16 +251,16 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
 
 /// What is said of every byte (`runs`: run by run), as run_scenario() has it.
 std::vector<std::string> told(Played& p, bool runs) {
-  Expectation expectation(p.truth, p.space, p.names, Played::seed);
+  Expectation expectation(p.truth, p.space, p.symbols, Played::seed);
   if (runs)
-    return texts(what_happened(p.scenario, p.space, p.names,
-                               runs_of(p.seen, p.mismatch, expectation, p.space, p.names, Played::seed)));
+    return texts(what_happened(p.scenario, p.space, p.symbols,
+                               runs_of(p.seen, p.mismatch, expectation, p.space, p.symbols, Played::seed)));
   Observation seen = p.seen;
   observe_more(seen, p.program, Played::seed, naming_passes);
-  const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.space, p.names, Played::seed); };
+  const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.space, p.symbols, Played::seed); };
   Clues clues = find();
-  if (clues.unknown > 0 && name_declared(p.scenario, p.names)) clues = find();
-  return texts(what_happened(p.scenario, p.space, p.names, *expectation.at(seen.checks[clues.check]), clues));
+  if (clues.unknown > 0 && name_declared(p.scenario, p.symbols)) clues = find();
+  return texts(what_happened(p.scenario, p.space, p.symbols, *expectation.at(seen.checks[clues.check]), clues));
 }
 
 TEST(Sentences, AreTrueOfTheBytes) {

@@ -19,8 +19,8 @@ namespace {
 constexpr double many_numbers = 0.9;  ///< what a map with more than two wrong ones costs more
 
 struct Sample {
-  layout::Coord at;     ///< coordinate with block and slot
-  BufferAddress place;  ///< where its code was read or written
+  layout::Coord at;       ///< coordinate with block and slot
+  BufferAddress address;  ///< where its code was read or written
 };
 
 struct Steps {
@@ -41,8 +41,8 @@ Steps steps_of(const std::vector<Sample>& samples) {
         layout::Coord next = s.at;
         next[axis] += distance;
         const auto found = by_coord.find(key_of(next));
-        if (found == by_coord.end() || found->second->place.buffer != s.place.buffer) continue;
-        const std::int64_t delta = found->second->place.offset - s.place.offset;
+        if (found == by_coord.end() || found->second->address.buffer != s.address.buffer) continue;
+        const std::int64_t delta = found->second->address.offset - s.address.offset;
         if (delta % distance == 0) ++votes[delta / distance];
         break;
       }
@@ -74,7 +74,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     std::map<std::int64_t, int> bases;
     const BufferAddress start = starts.at(static_cast<std::size_t>(plane.allocation));
     for (const Sample& s : samples) {
-      if (s.place.buffer != start.buffer) continue;
+      if (s.address.buffer != start.buffer) continue;
       bool inside = true;
       std::int64_t sum = 0;
       for (const Axis axis : layout::all_axes) {
@@ -83,7 +83,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
       if (!inside) continue;
       for (const layout::Mode& mode : plane.modes)
         sum += (s.at[mode.axis] - plane.origin[mode.axis]) / mode.step * mode.stride;
-      ++bases[(s.place.offset - start.offset) * 8 - sum];
+      ++bases[(s.address.offset - start.offset) * 8 - sum];
     }
     if (bases.empty()) continue;
     const std::int64_t base = most_voted(bases);
@@ -189,7 +189,7 @@ void generate_fits(HypothesisSearch& w) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
         const layout::Cache declared = cache_of(views[v]);
-        const auto starts = w.evidence().space.places(views[v], declared);
+        const auto starts = w.evidence().space.addresses(views[v], declared);
         std::set<int> buffers;
         for (const BufferAddress& p : starts) buffers.insert(p.buffer);
         const std::int64_t slots = slots_of(views[v]);

@@ -102,11 +102,11 @@ TEST(Generators, AscendByCost) {
 using Places = std::function<std::optional<layout::Location>(layout::Component, const layout::Coord&)>;
 
 // Every element of the cache lies where `places` has it.
-bool lies(const layout::Cache& cache, const Places& places) {
+bool lies(const layout::Cache& cache, const Places& addresses) {
   for (const layout::Plane& plane : cache.planes) {
     const layout::Box box = layout::domain(plane);
     for (layout::Coord at = box.lo;;) {
-      if (layout::locate(cache, plane.component, at) != places(plane.component, at)) return false;
+      if (layout::locate(cache, plane.component, at) != addresses(plane.component, at)) return false;
       std::size_t axis = 0;
       while (axis < layout::all_axes.size() && ++at[layout::all_axes[axis]] == box.hi[layout::all_axes[axis]])
         at[layout::all_axes[axis]] = box.lo[layout::all_axes[axis]], ++axis;

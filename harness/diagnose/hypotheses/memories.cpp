@@ -32,8 +32,8 @@ void generate_memories(HypothesisSearch& w) {
     const auto begin = [&](const std::string& name) {
       View whole;
       whole.of = name;
-      const auto places = w.evidence().space.places(whole, cache_of(w.scenario().memories.at(name).view));
-      return places.empty() ? BufferAddress{} : places.front();
+      const auto addresses = w.evidence().space.addresses(whole, cache_of(w.scenario().memories.at(name).view));
+      return addresses.empty() ? BufferAddress{} : addresses.front();
     };
     const BufferAddress here = begin(was), there = begin(now);
     if (here == there) return FaultClass::wrong_block_id;  // the same bytes, under another table

@@ -180,12 +180,12 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
   };
   std::vector<Stray> strays;
   const auto images = w.images_before(i);
-  const ElementIndex places(
+  const ElementIndex addresses(
       images, [&](int buffer) { return buffer < static_cast<int>(w.evidence().space.buffers().size()); },
-      w.evidence().names);
+      w.evidence().symbols);
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong || clue.is.kind != Symbol::Kind::tag) continue;
-    const auto found = places.of(clue.is);
+    const auto found = addresses.of(clue.is);
     if (found.empty() || strays.size() > 64) return;
     const BufferAddress to{clue.buffer, clue.offset};
     if (!strays.empty()) {

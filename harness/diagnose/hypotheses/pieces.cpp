@@ -168,7 +168,7 @@ void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double mos
   Scenario scenario = w.scenario();
   scenario.steps[step].intended = pieces.back();
   pieces.pop_back();
-  Evidence rest{scenario, e.space, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.names, e.seed};
+  Evidence rest{scenario, e.space, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.symbols, e.seed};
   rest.whole_only = true, rest.real = e.real;
   HypothesisSearch search(rest, w, {step, std::move(pieces)});
   search.allow_only(allowed);

@@ -35,7 +35,7 @@ void generate_raw(HypothesisSearch& w) {
     }
     // Right up to some byte; after it, the content of another memory.
     if (a.op == Operation::copy && a.count == 1) {
-      const BufferAddress to = w.evidence().space.place(a.to.at(0).of);
+      const BufferAddress to = w.evidence().space.address(a.to.at(0).of);
       std::int64_t right = a.bytes;
       for (const WrongRange& range : w.evidence().mismatch.ranges) {
         const std::int64_t at = range.begin - to.offset - a.to_offset;

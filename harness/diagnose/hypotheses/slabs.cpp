@@ -67,8 +67,8 @@ std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& w, std::size_t st
   const auto sources = table_at(w, step, true), targets = table_at(w, step, false);
   const layout::Cache source = cache_of(a.from[0]), target = cache_of(a.to[0]);
   if (!sources || !targets || source.allocations.size() != target.allocations.size()) return std::nullopt;
-  const auto source_places = w.evidence().space.places(a.from[0], source),
-             target_places = w.evidence().space.places(a.to[0], target);
+  const auto source_places = w.evidence().space.addresses(a.from[0], source),
+             target_places = w.evidence().space.addresses(a.to[0], target);
   constexpr std::int64_t most = 16 << 20;  // bytes: no engine was seen to move the halves of a vast pool
   std::int64_t bytes = 0;
   std::vector<Copy> out;

@@ -257,18 +257,19 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
         (at_source ? body.from_blocks : body.to_blocks) = ids;
         w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
       };
-      const auto vote = [&](TableVotes& votes, const Element& e, BufferAddress place) {
+      const auto vote = [&](TableVotes& votes, const Element& e, BufferAddress address) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
-        if (!e.token || *e.token < r.first_token || !first || !second || first->buffer != place.buffer) return;
-        const std::int64_t stride = second->offset - first->offset, distance = place.offset - first->offset;
+        if (!e.token || *e.token < r.first_token || !first || !second || first->buffer != address.buffer) return;
+        const std::int64_t stride = second->offset - first->offset, distance = address.offset - first->offset;
         if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
       };
       TableVotes votes;
       std::int64_t budget = 4000;
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong || clue.untouched || --budget < 0) continue;
-        const auto element = [](const Symbol& who) {
-          return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+        const auto element = [](const Symbol& symbol) {
+          return Element{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
+                         symbol.token,     -1,           0};
         };
         if (!at_source && clue.is.kind == Symbol::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
           vote(votes, element(clue.is), {clue.buffer, clue.offset});

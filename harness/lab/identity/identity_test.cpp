@@ -45,21 +45,21 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
   const std::int64_t step = width == 4 ? 2 : 1, channels = 256 * 8 / width;
-  SymbolTable names;
+  SymbolTable symbols;
   Crowd crowd;
   const auto row = [&](Component component, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head,
                        std::uint32_t generation, std::int64_t n) {
-    Symbol who{.kind = Symbol::Kind::tag,
-               .component = component,
-               .dtype = dtype,
-               .generation = generation,
-               .kv = kv,
-               .layer = layer,
-               .token = token,
-               .head = head};
+    Symbol symbol{.kind = Symbol::Kind::tag,
+                  .component = component,
+                  .dtype = dtype,
+                  .generation = generation,
+                  .kv = kv,
+                  .layer = layer,
+                  .token = token,
+                  .head = head};
     std::int64_t bytes = 0;
-    for (who.channel = 0; who.channel < n; who.channel += step) {
-      for (who.byte = 0; who.byte < std::max(width / 8, 1); ++who.byte, ++bytes) names.intern(who);
+    for (symbol.channel = 0; symbol.channel < n; symbol.channel += step) {
+      for (symbol.byte = 0; symbol.byte < std::max(width / 8, 1); ++symbol.byte, ++bytes) symbols.intern(symbol);
     }
     return bytes;
   };
@@ -85,19 +85,19 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
     b.side = b.ordinal % 2 == 0 ? "producer" : "consumer";
     b.guard_below = 4096;
     for (std::int64_t offset = -4096; offset < 65536; ++offset, ++crowd.poison)
-      names.intern({.kind = Symbol::Kind::poison, .buffer = b.ordinal, .offset = offset});
+      symbols.intern({.kind = Symbol::Kind::poison, .buffer = b.ordinal, .offset = offset});
   }
-  for (int i = 0; i < 256; ++i) names.intern({.kind = Symbol::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
+  for (int i = 0; i < 256; ++i) symbols.intern({.kind = Symbol::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
 
   std::vector<SymbolId> ids;
-  names.each([&](SymbolId id) {
+  symbols.each([&](SymbolId id) {
     if (id != hole && id != unknown) ids.push_back(id);
   });
   ASSERT_GE(crowd.data, 1'000'000);
   ASSERT_EQ(static_cast<std::int64_t>(ids.size()), crowd.data + crowd.scales + crowd.globals + crowd.poison + 256);
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < naming_passes; ++pass) {
-    Rendering rendering(names, buffers, seed, pass);
+    Rendering rendering(symbols, buffers, seed, pass);
     for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], rendering.byte(ids[i]));
   }
   std::sort(signatures.begin(), signatures.end());
@@ -111,19 +111,19 @@ INSTANTIATE_TEST_SUITE_P(Identity, Decoding, ::testing::ValuesIn(layout::all_dty
 
 // Bits of one byte of a code that ever change between passes: its contribution to a signature.
 int bits_of_byte(Dtype dtype, Component component, int byte) {
-  Symbol who{.kind = Symbol::Kind::tag,
-             .component = component,
-             .dtype = dtype,
-             .generation = 1,
-             .layer = 2,
-             .token = 3,
-             .head = 1,
-             .channel = 4};
+  Symbol symbol{.kind = Symbol::Kind::tag,
+                .component = component,
+                .dtype = dtype,
+                .generation = 1,
+                .layer = 2,
+                .token = 3,
+                .head = 1,
+                .channel = 4};
   std::uint32_t ones = 0, zeros = 0;
   for (int pass = 0; pass < 256; ++pass) {
-    std::uint32_t code = content_code(who, seed, pass);
+    std::uint32_t code = content_code(symbol, seed, pass);
     if (layout::bits(dtype) == 4) {
-      Symbol odd = who;
+      Symbol odd = symbol;
       ++odd.channel;
       code |= content_code(odd, seed, pass) << 4;
     }

@@ -474,8 +474,8 @@ void expect_told(const Pair& setup) {
   const ResolvedCase c = make(setup);
   const scenario::Scenario told = diagnose::lower(c);
   const scenario::AddressSpace space(told);
-  scenario::Names names;
-  const scenario::Truth truth = scenario::paint(told, space, names);
+  scenario::SymbolTable symbols;
+  const scenario::Truth truth = scenario::paint(told, space, symbols);
   constexpr int passes = 3;
   const auto written = [&](const RegionRef& region, int pass) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
@@ -486,7 +486,7 @@ void expect_told(const Pair& setup) {
   std::int64_t moved = 0;
   for (const Side side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(c, side)) {
-      const scenario::Place start = space.place(diagnose::place_name(c, region));
+      const scenario::Place start = space.address(diagnose::place_name(c, region));
       const std::int64_t base = oracle::file_shape(c, region.bytes).base;
       std::vector<std::vector<std::uint8_t>> files;
       for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));

@@ -78,7 +78,7 @@ BitRange PlaneLocator::at(std::int64_t sum) const {
 
 ViewLocator::ViewLocator(const View& view, const AddressSpace& space) : memory_(memory_of(view)), align_(view.align) {
   const layout::Cache cache = cache_of(view);
-  const std::vector<BufferAddress> starts = space.places(view, cache);
+  const std::vector<BufferAddress> starts = space.addresses(view, cache);
   for (const layout::Plane& plane : cache.planes) {
     planes_.emplace_back(plane, starts.at(static_cast<std::size_t>(plane.allocation)), view);
     const layout::Box& box = planes_.back().domain();

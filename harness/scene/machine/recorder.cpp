@@ -170,7 +170,7 @@ void Recorder::carry_out(const StepExecution& play) {
       move(play);
       break;
     case Operation::copy: {
-      const BufferAddress from = space_.place(a.from.at(0).of), to = space_.place(a.to.at(0).of);
+      const BufferAddress from = space_.address(a.from.at(0).of), to = space_.address(a.to.at(0).of);
       std::vector<Run> runs;
       for (std::int64_t i = 0; i < a.count; ++i) {
         runs.push_back({from.buffer, to.buffer, (from.offset + a.from_offset + i * a.from_step) * 8,
@@ -432,7 +432,7 @@ void Recorder::fill(const StepExecution& play) {
       }
     }
   } else {
-    const BufferAddress to = space_.place(a.to.at(0).of);
+    const BufferAddress to = space_.address(a.to.at(0).of);
     for (std::int64_t i = 0; i < a.count; ++i) {
       const std::int64_t at = (to.offset + a.to_offset + i * a.to_step) * 8;
       runs.push_back({-1, to.buffer, at, at, a.bytes * 8});
@@ -471,7 +471,7 @@ void Recorder::registration(const StepExecution& play) {
     if (whole_memory && buffer.memory == a.memory) places.push_back({buffer.ordinal, 0}), sizes.push_back(buffer.bytes);
   }
   if (places.empty() || places.size() == 1) {
-    places = {space_.place(a.memory)};
+    places = {space_.address(a.memory)};
     sizes = {space_.bytes_of(a.memory)};
   }
   for (std::size_t i = 0; i < places.size(); ++i) {

@@ -77,7 +77,7 @@ inline void add(Scenario& scenario, Action action) {
 
 /// A painted scenario, and its bytes.
 struct Painted {
-  explicit Painted(const Scenario& s) : scenario(s), space(scenario), truth(paint(scenario, space, names)) {}
+  explicit Painted(const Scenario& s) : scenario(s), space(scenario), truth(paint(scenario, space, symbols)) {}
   Painted(const Painted&) = delete;
 
   int buffer(const std::string& name) const {
@@ -91,7 +91,7 @@ struct Painted {
     const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
     const Buffer& b = space.buffers().at(static_cast<std::size_t>(ordinal));
     std::vector<std::uint8_t> out(static_cast<std::size_t>(b.guard_below + b.bytes + b.guard_above));
-    Rendering rendering(names, space.buffers(), seed, pass);
+    Rendering rendering(symbols, space.buffers(), seed, pass);
     render(at.images.at(static_cast<std::size_t>(ordinal)), b, rendering, -b.guard_below, out);
     return out;
   }
@@ -104,17 +104,17 @@ struct Painted {
     auto all = bytes(name, pass, check);
     return {all.begin() + b.guard_below, all.begin() + b.guard_below + b.bytes};
   }
-  std::string words_at(const std::string& name, std::int64_t offset, int check = -1) {
+  std::string text_at(const std::string& name, std::int64_t offset, int check = -1) {
     const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
     const int ordinal = buffer(name);
     SymbolId id = at.images.at(static_cast<std::size_t>(ordinal)).at(offset);
-    if (id == hole) id = fresh_id(space.buffers()[static_cast<std::size_t>(ordinal)], offset, names);
-    return words(id, names, space.buffers());
+    if (id == hole) id = fresh_id(space.buffers()[static_cast<std::size_t>(ordinal)], offset, symbols);
+    return to_string(id, symbols, space.buffers());
   }
 
   static constexpr std::uint64_t seed = 7;
   Scenario scenario;
-  SymbolTable names;
+  SymbolTable symbols;
   AddressSpace space;
   Truth truth;
 };

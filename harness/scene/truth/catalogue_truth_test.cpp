@@ -33,7 +33,7 @@ void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
     play(program, bytes, Painted::seed, pass, [&](std::size_t index) {
       const Checkpoint& check = painted.truth.checks.at(index);
       EXPECT_EQ(program.checks[index], check.step);
-      Rendering rendering(painted.names, painted.space.buffers(), Painted::seed, pass);
+      Rendering rendering(painted.symbols, painted.space.buffers(), Painted::seed, pass);
       for (const Buffer& b : painted.space.buffers()) {
         const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];
         const auto compare = [&](std::int64_t begin, std::int64_t end) {

@@ -20,7 +20,7 @@ Coordinate coordinate_of(const Stop& stop) {
   return {stop.component, stop.kv, stop.layer, stop.token, stop.head, stop.channel};
 }
 
-std::string words(const Coordinate& at) {
+std::string to_string(const Coordinate& at) {
   return fmt::format("{} kv {} layer {} token {} head {} channel {}", layout::name(at.component), at.kv, at.layer, at.token,
                      at.head, at.channel);
 }
@@ -172,7 +172,7 @@ void ReferenceModel::move() {
     if (!code) continue;
     if (code->width != to.width) {
       fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width,
-                       to.width, words(at)));
+                       to.width, to_string(at)));
     }
     codes.push_back({to.buffer, to.bit, *code});
     bits += to.width;
@@ -297,9 +297,9 @@ void ReferenceModel::copy_span(const Span& from, const Span& to) {
 namespace {
 
 /// Whether the bytes are those of one element's code, in their order.
-bool is_element(const SymbolTable& names, const Code& code) {
-  const Symbol who = names.at(code.bytes[0]);
-  if (who.kind != Symbol::Kind::tag || who.dtype != code.dtype || who.byte != 0) return false;
+bool is_element(const SymbolTable& symbols, const Code& code) {
+  const Symbol symbol = symbols.at(code.bytes[0]);
+  if (symbol.kind != Symbol::Kind::tag || symbol.dtype != code.dtype || symbol.byte != 0) return false;
   for (int i = 1; i < code.width / 8; ++i) {
     if (code.bytes[static_cast<std::size_t>(i)] != code.bytes[0] + static_cast<SymbolId>(i)) return false;
   }
@@ -309,37 +309,37 @@ bool is_element(const SymbolTable& names, const Code& code) {
 }  // namespace
 
 SymbolId ReferenceModel::reference(const Code& code) {
-  if (code.width >= 8 && is_element(names_, code)) return code.bytes[0] + 1;
-  Symbol who{.kind = Symbol::Kind::code,
-             .dtype = code.dtype,
-             .pieces = {hole, hole, hole, hole},
-             .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
+  if (code.width >= 8 && is_element(symbols_, code)) return code.bytes[0] + 1;
+  Symbol symbol{.kind = Symbol::Kind::code,
+                .dtype = code.dtype,
+                .pieces = {hole, hole, hole, hole},
+                .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
   for (int i = 0; i < std::max(code.width / 8, 1); ++i)
-    who.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
-  return names_.intern(who) + 1;
+    symbol.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
+  return symbols_.intern(symbol) + 1;
 }
 
 Symbol ReferenceModel::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
-  Symbol who;
-  if (is_element(names_, code)) {
-    who = names_.at(code.bytes[0]);
-    if (code.width == 4 && code.high) ++who.channel;
+  Symbol symbol;
+  if (is_element(symbols_, code)) {
+    symbol = symbols_.at(code.bytes[0]);
+    if (code.width == 4 && code.high) ++symbol.channel;
   } else {
-    who = {.component = at.component,
-           .dtype = code.dtype,
-           .kv = at.kv,
-           .layer = at.layer,
-           .token = at.token,
-           .head = at.head,
-           .channel = at.channel,
-           .whole = reference(code)};
+    symbol = {.component = at.component,
+              .dtype = code.dtype,
+              .kv = at.kv,
+              .layer = at.layer,
+              .token = at.token,
+              .head = at.head,
+              .channel = at.channel,
+              .whole = reference(code)};
   }
-  who.kind = Symbol::Kind::number;
-  who.high_nibble_first = false;
-  if (scale) who.scale = reference(*scale);
-  if (global_scale) who.global_scale = reference(*global_scale);
-  who.power = !scale && !global_scale ? 0 : action_->scales == "twice" ? 2 : 1;
-  return who;
+  symbol.kind = Symbol::Kind::number;
+  symbol.high_nibble_first = false;
+  if (scale) symbol.scale = reference(*scale);
+  if (global_scale) symbol.global_scale = reference(*global_scale);
+  symbol.power = !scale && !global_scale ? 0 : action_->scales == "twice" ? 2 : 1;
+  return symbol;
 }
 
 namespace {
@@ -407,8 +407,8 @@ void ReferenceModel::read() {
       of.channel = at.channel * groups / std::max<std::int64_t>(g.narrow_channels > 0 ? g.narrow_channels : g.channels, 1);
       scale = scale_at(from, of, first_token, block_size);
     }
-    Symbol who = number_of(at, *code, scale, global_scale);
-    for (; who.byte < 4; ++who.byte) put(out, bit / 8 + who.byte, names_.intern(who));
+    Symbol symbol = number_of(at, *code, scale, global_scale);
+    for (; symbol.byte < 4; ++symbol.byte) put(out, bit / 8 + symbol.byte, symbols_.intern(symbol));
   };
   for (const OutputSection& section : shape.sections) {
     std::int64_t row = section.begin * 8;
@@ -473,7 +473,7 @@ void ReferenceModel::get() {
     if (!again) ++next;
     if (next > object.size() || object[next - 1].width != to[i].width) {
       fail(fmt::format("the object holds {} codes, but not the requested one ({})", object.size(),
-                       words(coordinate_of(to[i]))));
+                       to_string(coordinate_of(to[i]))));
     }
     Code code = object[next - 1];
     code.buffer = -1;

@@ -52,12 +52,12 @@ bool has_all(const json& fields, const json& wanted) {
 
 }  // namespace
 
-Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& names) {
-  return ReferenceModel(scenario, space, names).paint();
+Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols) {
+  return ReferenceModel(scenario, space, symbols).paint();
 }
 
-ReferenceModel::ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& names)
-    : scenario_(scenario), space_(space), names_(names), images_(space.buffers().size()) {
+ReferenceModel::ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols)
+    : scenario_(scenario), space_(space), symbols_(symbols), images_(space.buffers().size()) {
   for (const auto& [name, request] : scenario.requests) {
     RequestNow now{request.tokens, request.first_token, request.generation, {}};
     for (const auto& [memory, ids] : request.blocks) now.tables[memory].ids = ids;
@@ -336,7 +336,7 @@ std::vector<ReferenceModel::Span> ReferenceModel::spans(const std::string& name,
     }
     if (!out.empty()) return out;
   }
-  const BufferAddress place = space_.place(name);
+  const BufferAddress place = space_.address(name);
   if (bytes == 0) {
     // Only as far as the name determines the place.
     const Buffer& b = space_.buffers()[static_cast<std::size_t>(place.buffer)];
@@ -353,13 +353,13 @@ std::vector<ReferenceModel::Span> ReferenceModel::spans(const std::string& name,
 
 SymbolId ReferenceModel::id_at(int buffer, std::int64_t offset) {
   const SymbolId id = images_[static_cast<std::size_t>(buffer)].at(offset);
-  return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, names_);
+  return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, symbols_);
 }
 
 Code ReferenceModel::code_at(const Stop& stop) {
   Code code{.width = stop.width, .dtype = stop.dtype, .buffer = stop.buffer, .offset = stop.bit / 8};
   if (stop.width == 4) {
-    const Nibble half = names_.nibble(id_at(stop.buffer, stop.bit / 8), stop.bit % 8 != 0);
+    const Nibble half = symbols_.nibble(id_at(stop.buffer, stop.bit / 8), stop.bit % 8 != 0);
     code.bytes[0] = half.byte;
     code.high = half.high;
     return code;
@@ -369,25 +369,25 @@ Code ReferenceModel::code_at(const Stop& stop) {
 }
 
 Code ReferenceModel::content_of(const Stop& stop, std::uint32_t generation) {
-  Symbol who{.kind = Symbol::Kind::tag,
-             .component = stop.component,
-             .dtype = stop.dtype,
-             .codes = action_->content == "codes",
-             .values = action_->content == "values",
-             .generation = generation,
-             .kv = stop.kv,
-             .layer = stop.layer,
-             .token = stop.token,
-             .head = stop.head,
-             .channel = stop.channel};
+  Symbol symbol{.kind = Symbol::Kind::tag,
+                .component = stop.component,
+                .dtype = stop.dtype,
+                .codes = action_->content == "codes",
+                .values = action_->content == "values",
+                .generation = generation,
+                .kv = stop.kv,
+                .layer = stop.layer,
+                .token = stop.token,
+                .head = stop.head,
+                .channel = stop.channel};
   Code code{.width = stop.width, .dtype = stop.dtype};
   if (stop.width == 4) {
-    const Nibble half = names_.nibble(who);
+    const Nibble half = symbols_.nibble(symbol);
     code.bytes[0] = half.byte;
     code.high = half.high;
     return code;
   }
-  for (; who.byte < stop.width / 8; ++who.byte) code.bytes[who.byte] = names_.intern(who);
+  for (; symbol.byte < stop.width / 8; ++symbol.byte) code.bytes[symbol.byte] = symbols_.intern(symbol);
   return code;
 }
 
@@ -399,8 +399,8 @@ void ReferenceModel::put(int buffer, std::int64_t offset, SymbolId id) {
 void ReferenceModel::put_code(int buffer, std::int64_t bit, const Code& code) {
   if (code.width == 4) {
     const bool high = bit % 8 != 0;
-    const Nibble other = names_.nibble(id_at(buffer, bit / 8), !high), half{code.bytes[0], code.high};
-    put(buffer, bit / 8, high ? names_.join(other, half) : names_.join(half, other));
+    const Nibble other = symbols_.nibble(id_at(buffer, bit / 8), !high), half{code.bytes[0], code.high};
+    put(buffer, bit / 8, high ? symbols_.join(other, half) : symbols_.join(half, other));
     return;
   }
   for (int i = 0; i < code.width / 8; ++i) put(buffer, bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
@@ -419,10 +419,10 @@ void ReferenceModel::fill() {
   const std::vector<std::uint8_t> pattern = a.value == "zero"                        ? std::vector<std::uint8_t>{0}
                                             : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{}
                                                                                      : bytes_of(a.value);
-  const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Symbol::Kind::constant, .byte = byte}); };
+  const auto constant = [&](std::uint8_t byte) { return symbols_.intern({.kind = Symbol::Kind::constant, .byte = byte}); };
   const auto symbol_of = [&](int buffer, std::int64_t offset, std::size_t index) {
     if (!pattern.empty()) return constant(pattern[index % pattern.size()]);
-    return names_.intern({.kind = Symbol::Kind::poison, .buffer = buffer, .offset = offset});
+    return symbols_.intern({.kind = Symbol::Kind::poison, .buffer = buffer, .offset = offset});
   };
   if (a.request.empty() && !a.to_blocks) {
     for (const View& view : a.to) {
@@ -440,7 +440,7 @@ void ReferenceModel::fill() {
     const std::int64_t at = (stop.channel - first_channel) * stop.width;
     if (stop.width == 4) {
       const bool high = stop.bit % 8 != 0;
-      const Nibble half = names_.nibble(symbol_of(stop.buffer, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
+      const Nibble half = symbols_.nibble(symbol_of(stop.buffer, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
       put_code(stop.buffer, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
       return;
     }

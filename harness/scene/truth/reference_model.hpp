@@ -60,7 +60,7 @@ class Elements {
 
 class ReferenceModel {
  public:
-  ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
+  ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols);
   Truth paint();
 
  private:
@@ -149,7 +149,7 @@ class ReferenceModel {
 
   const Scenario& scenario_;
   const AddressSpace& space_;
-  SymbolTable& names_;
+  SymbolTable& symbols_;
   Truth truth_;
   std::vector<Image> images_;
   std::map<std::string, RequestNow> requests_;

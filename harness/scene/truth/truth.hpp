@@ -39,6 +39,6 @@ struct Truth {
 
 /// Paints the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the impossible: a
 /// coordinate that no view holds, a block table that is too short, an address outside its buffer.
-Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& names);
+Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols);
 
 }  // namespace kvcts::scenario

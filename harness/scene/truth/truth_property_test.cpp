@@ -118,7 +118,7 @@ Elements brute_elements(const Scenario& s, const AddressSpace& space, const std:
   View view;
   view.of = memory;
   const layout::Cache cache = layout::cache_from_text(s.memories.at(memory).view.cache);
-  const auto places = space.places(view, cache);
+  const auto places = space.addresses(view, cache);
   std::int64_t n = 1;
   for (const Plane& plane : cache.planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
   std::vector<std::vector<layout::testing::Point>> points;
@@ -236,21 +236,21 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
   for (int pass : {0, 1}) {
     Files files = fresh_files(painted.space, pass);
     std::map<Identity, Found> source;
-    for (const auto& [who, at] : brute_elements(s, painted.space, "P", r)) {
-      const kernels::RowId row{layout::Component::data, who.kv, who.layer, who.head, who.token, r.generation};
+    for (const auto& [symbol, at] : brute_elements(s, painted.space, "P", r)) {
+      const kernels::RowId row{layout::Component::data, symbol.kv, symbol.layer, symbol.head, symbol.token, r.generation};
       const auto code = kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row,
-                                                 dtype, who.channel);
+                                                 dtype, symbol.channel);
       for (int b = 0; b < at.width; ++b) put_bit(files, painted.space, at, b, code >> b & 1);
-      source.emplace(who, at);
+      source.emplace(symbol, at);
     }
-    for (const auto& [who, at] : brute_elements(s, painted.space, "C", r)) {
-      Identity wanted = who;
+    for (const auto& [symbol, at] : brute_elements(s, painted.space, "C", r)) {
+      Identity wanted = symbol;
       bool taken = true;
       for (const Axes& a : axes()) {
         const Picks &picks = m.pick.*a.picks, &picks_to = m.pick_to.*a.picks;
         if (!picks) continue;
         const auto& places = picks_to ? *picks_to : *picks;
-        const auto place = std::find(places.begin(), places.end(), who.*a.value);
+        const auto place = std::find(places.begin(), places.end(), symbol.*a.value);
         taken = taken && place != places.end();
         if (taken) wanted.*a.value = (*picks)[static_cast<std::size_t>(place - places.begin())];
       }
@@ -312,7 +312,7 @@ class Author {
     if (chance(20)) g_.first_layer = 3;
     if (chance(20)) g_.first_head = 2;
     const Kind& kind = kinds().at(static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(kinds().size()) - 1)));
-    for (const auto& name : names_) {
+    for (const auto& name : symbols_) {
       layout::Geometry here = g_;
       if (chance(30)) here.block_size = 2 * pick(1, 3);
       here.blocks = pick(3, 6);
@@ -341,7 +341,7 @@ class Author {
       r.tokens = pick(1, 6);
       r.first_token = chance(30) ? pick(1, 9) : 0;
       r.generation = static_cast<std::uint32_t>(pick(1, 5));
-      for (const auto& m : names_) r.blocks[m] = table(m, r.tokens);
+      for (const auto& m : symbols_) r.blocks[m] = table(m, r.tokens);
     }
   }
 
@@ -397,7 +397,8 @@ class Author {
   }
 
   void draw_step(bool early) {
-    const std::string request = chance(50) ? "q" : "r", from = *rc::gen::elementOf(names_), to = *rc::gen::elementOf(names_);
+    const std::string request = chance(50) ? "q" : "r", from = *rc::gen::elementOf(symbols_),
+                      to = *rc::gen::elementOf(symbols_);
     const Request& r = s_.requests[request];
     const std::vector<std::string> contents{"tags", "tags", "codes", "values"}, scales{"used", "ignored", "twice"};
     Action a;
@@ -443,7 +444,7 @@ class Author {
 
   Scenario s_;
   layout::Geometry g_;
-  const std::vector<std::string> names_{"A", "B", "S"};
+  const std::vector<std::string> symbols_{"A", "B", "S"};
 };
 
 void expect_machine_and_truth_to_agree() {

@@ -218,9 +218,9 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
   add(s, m);
   Painted p(s);
   // Block 1 of K: head rows of 16 bytes.
-  EXPECT_EQ(p.words_at("C/kv.L0", 1 * 4 * 3 * 16), "K layer 0 token 0 head 0 channel 0, generation 1");
-  EXPECT_EQ(p.words_at("C/kv.L0", 1 * 4 * 3 * 16 + 16), "K layer 0 token 0 head 1 channel 0, generation 5");
-  EXPECT_EQ(p.words_at("C/kv.L0", 1 * 4 * 3 * 16 + 32), "K layer 0 token 0 head 2 channel 0, generation 5");
+  EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 3 * 16), "K layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 3 * 16 + 16), "K layer 0 token 0 head 1 channel 0, generation 5");
+  EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 3 * 16 + 32), "K layer 0 token 0 head 2 channel 0, generation 5");
   EXPECT_EQ(p.truth.events.back()["bytes"], 2 * 2 * 4 * 3 * 8 * 2);
 }
 
@@ -232,9 +232,9 @@ TEST(Truth, TablesHaveGapsAndWindows) {
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   Painted p(s);
-  EXPECT_EQ(p.words_at("C/kv.L0", 2 * 4 * 48), "K layer 0 token 108 head 0 channel 0, generation 1");
-  EXPECT_EQ(p.words_at("C/kv.L0", 1 * 4 * 48), "poison of C/kv.L0 + 192");
-  EXPECT_EQ(p.words_at("P/kv.L1", 4 * 4 * 48 + 2 * 48 + 16 + 6), "K layer 1 token 110 head 1 channel 3, generation 1");
+  EXPECT_EQ(p.text_at("C/kv.L0", 2 * 4 * 48), "K layer 0 token 108 head 0 channel 0, generation 1");
+  EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 48), "poison of C/kv.L0 + 192");
+  EXPECT_EQ(p.text_at("P/kv.L1", 4 * 4 * 48 + 2 * 48 + 16 + 6), "K layer 1 token 110 head 1 channel 3, generation 1");
 }
 
 TEST(Truth, FourBitCodesAreMovedByHalves) {
@@ -250,11 +250,11 @@ TEST(Truth, FourBitCodesAreMovedByHalves) {
   add(s, move(s, "r", "P", "C"));
   add(s, move(s, "r", "C", "D"));
   Painted p(s);
-  EXPECT_EQ(p.words_at("P", 2), "K layer 0 token 0 head 0 channels 0 and 1, generation 1");
+  EXPECT_EQ(p.text_at("P", 2), "K layer 0 token 0 head 0 channels 0 and 1, generation 1");
   EXPECT_EQ(
-      p.words_at("C", 0),
+      p.text_at("C", 0),
       "below K layer 0 token 0 head 0 channel 0, generation 1, above K layer 0 token 1 head 0 channel 0, generation 1");
-  EXPECT_EQ(p.words_at("D", 3), "K layer 0 token 1 head 0 channels 0 and 1 (high nibble first), generation 1");
+  EXPECT_EQ(p.text_at("D", 3), "K layer 0 token 1 head 0 channels 0 and 1 (high nibble first), generation 1");
   for (std::int64_t token = 0; token < 2; ++token) {
     const kernels::RowId row{Component::data, 0, 0, 0, token, 1};
     const std::uint32_t even = tag(row, Dtype::int4, 0), odd = tag(row, Dtype::int4, 1);
@@ -281,14 +281,14 @@ TEST(Truth, CopiesAndFillsActOnBytes) {
   f.to_offset = 24, f.bytes = 1, f.value = "poison";
   add(s, f);
   Painted p(s);
-  EXPECT_EQ(p.words_at("C", 16), "K layer 1 token 0 head 0 channel 0, generation 3");
-  EXPECT_EQ(p.words_at("C", 20), "0xa1");
-  EXPECT_EQ(p.words_at("C", 21), "0xb2");
-  EXPECT_EQ(p.words_at("C", 22), "0xa1");
-  EXPECT_EQ(p.words_at("C", 24), "poison of C/kv.L0 + 24");
-  EXPECT_EQ(p.words_at("C", 47), "K layer 1 token 0 head 1 channel 7, generation 3");
-  EXPECT_EQ(p.words_at("C", 48), "poison of C/kv.L0 + 48");
-  EXPECT_EQ(p.words_at("C", 80), "K layer 1 token 1 head 0 channel 0, generation 3");
+  EXPECT_EQ(p.text_at("C", 16), "K layer 1 token 0 head 0 channel 0, generation 3");
+  EXPECT_EQ(p.text_at("C", 20), "0xa1");
+  EXPECT_EQ(p.text_at("C", 21), "0xb2");
+  EXPECT_EQ(p.text_at("C", 22), "0xa1");
+  EXPECT_EQ(p.text_at("C", 24), "poison of C/kv.L0 + 24");
+  EXPECT_EQ(p.text_at("C", 47), "K layer 1 token 0 head 1 channel 7, generation 3");
+  EXPECT_EQ(p.text_at("C", 48), "poison of C/kv.L0 + 48");
+  EXPECT_EQ(p.text_at("C", 80), "K layer 1 token 1 head 0 channel 0, generation 3");
   const auto bytes = p.inside("C", 1);
   EXPECT_EQ(value_at<std::uint16_t>(bytes, 80), tag({Component::data, 0, 1, 0, 1, 3}, Dtype::bf16, 0, 1));
   EXPECT_EQ(bytes[21], 0xb2);
@@ -310,7 +310,7 @@ TEST(Truth, FillsByBlocksAndByRequest) {
   const auto bytes = p.inside("C/kv.L1");
   const std::size_t block = 2 * 3 * 4 * 16;
   for (std::size_t i = 0; i < block; i += 2) ASSERT_EQ(value_at<std::uint16_t>(bytes, 2 * block + i), 0x3f80);
-  EXPECT_EQ(p.words_at("C/kv.L1", static_cast<std::int64_t>(3 * block)), "poison of C/kv.L1 + " + std::to_string(3 * block));
+  EXPECT_EQ(p.text_at("C/kv.L1", static_cast<std::int64_t>(3 * block)), "poison of C/kv.L1 + " + std::to_string(3 * block));
   // Blocks 1, 4 and two slots of 0.
   std::int64_t zeros = 0;
   for (std::uint8_t b : bytes) zeros += b == 0;
@@ -323,8 +323,8 @@ TEST(Truth, PlanesThatShareBytesAreWrittenInTheirOrder) {
   s.requests["r"] = request(1, {});
   add(s, write(s, "r", "P"));
   Painted p(s);
-  EXPECT_EQ(p.words_at("P", 2), "K layer 0 token 0 head 0 channel 1, generation 1");
-  EXPECT_EQ(p.words_at("P", 4), "V layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(p.text_at("P", 2), "K layer 0 token 0 head 0 channel 1, generation 1");
+  EXPECT_EQ(p.text_at("P", 4), "V layer 0 token 0 head 0 channel 0, generation 1");
 }
 
 // ---- reads ---------------------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
           }
     }
     EXPECT_EQ(
-        p.words_at("read2", 4 * 17),
+        p.text_at("read2", 4 * 17),
         std::string("number of V layer 0 token 2 head 0 channel 17, generation 4") +
             (std::string(how) == "ignored" ? ""
                                            : std::string(std::string(how) == "twice" ? ", scaled 2 times" : ", scaled") +
@@ -416,7 +416,7 @@ TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
   const std::uint32_t second = (tag({Component::data, 0, 0, 0, 0, 3}, Dtype::bf16, 1) & 0xff00) | 0x41;
   EXPECT_EQ(value_at<float>(bytes, 0), decoded(Dtype::bf16, first));
   EXPECT_EQ(value_at<float>(bytes, 4), decoded(Dtype::bf16, second));
-  EXPECT_NE(p.words_at("read3", 0).find("its code: bytes read as bf16"), std::string::npos) << p.words_at("read3", 0);
+  EXPECT_NE(p.text_at("read3", 0).find("its code: bytes read as bf16"), std::string::npos) << p.text_at("read3", 0);
 }
 
 // ---- stored objects ------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
   EXPECT_EQ(p.truth.events[5]["hit"], false);
 
   s.steps[3].intended.on_exists = "replace";
-  EXPECT_EQ(Painted(s).words_at("C/kv.L0", 192 * 2), "K layer 0 token 0 head 0 channel 0, generation 8");
+  EXPECT_EQ(Painted(s).text_at("C/kv.L0", 192 * 2), "K layer 0 token 0 head 0 channel 0, generation 8");
 }
 
 // ---- sequence ------------------------------------------------------------------------------------------------------
@@ -473,9 +473,9 @@ TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
   EXPECT_EQ(p.truth.events[2]["violation"], "not registered");
   EXPECT_EQ(p.truth.events[3]["moved"], false);
   EXPECT_EQ(p.truth.events[5]["moved"], true);
-  EXPECT_EQ(p.words_at("C/kv.L0", 192), "K layer 0 token 0 head 0 channel 0, generation 3");
+  EXPECT_EQ(p.text_at("C/kv.L0", 192), "K layer 0 token 0 head 0 channel 0, generation 3");
   s.steps.pop_back();
-  EXPECT_EQ(Painted(s).words_at("C/kv.L0", 192), "poison of C/kv.L0 + 192") << "a step that may not is not done in part";
+  EXPECT_EQ(Painted(s).text_at("C/kv.L0", 192), "poison of C/kv.L0 + 192") << "a step that may not is not done in part";
 
   Action un = action(Operation::unregister_range);
   un.memory = "C/kv.L0";
@@ -522,10 +522,10 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
   add(s, a);
   add(s, write(s, "r", "P"));
   Painted p(s);
-  EXPECT_EQ(p.words_at("P/kv.L0", 0), "K layer 0 token 0 head 0 channel 0, generation 4");
-  EXPECT_EQ(p.words_at("P/kv.L0", 192), "K layer 0 token 4 head 0 channel 0, generation 4");
-  EXPECT_EQ(p.words_at("P/kv.L0", 192 * 3), "K layer 0 token 0 head 0 channel 0, generation 3");
-  EXPECT_EQ(p.words_at("C/kv.L0", 0), "K layer 0 token 8 head 0 channel 0, generation 3");
+  EXPECT_EQ(p.text_at("P/kv.L0", 0), "K layer 0 token 0 head 0 channel 0, generation 4");
+  EXPECT_EQ(p.text_at("P/kv.L0", 192), "K layer 0 token 4 head 0 channel 0, generation 4");
+  EXPECT_EQ(p.text_at("P/kv.L0", 192 * 3), "K layer 0 token 0 head 0 channel 0, generation 3");
+  EXPECT_EQ(p.text_at("C/kv.L0", 0), "K layer 0 token 8 head 0 channel 0, generation 3");
 }
 
 /// Whether a byte of slot `slot` in block `block` of C counts at the end; "L x K B N H C", K of layer 0.
@@ -587,10 +587,10 @@ TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
     add(s, r);
     const std::int64_t row = 3 * 8 * 2, kv = 2 * tokens * row;  // K and V: layers, tokens, heads, channels
     Painted p(s);
-    EXPECT_EQ(p.words_at("read3", (tokens - 1) * row),
+    EXPECT_EQ(p.text_at("read3", (tokens - 1) * row),
               "K layer 0 token " + std::to_string(tokens - 1) + " head 0 channel 0, generation 3");
-    EXPECT_EQ(p.words_at("read3", kv), "V layer 0 token 0 head 0 channel 0, generation 3");
-    EXPECT_EQ(p.words_at("read3", 2 * kv - row),
+    EXPECT_EQ(p.text_at("read3", kv), "V layer 0 token 0 head 0 channel 0, generation 3");
+    EXPECT_EQ(p.text_at("read3", 2 * kv - row),
               "V layer 1 token " + std::to_string(tokens - 1) + " head 0 channel 0, generation 3");
   }
 }
@@ -623,7 +623,7 @@ TEST(Truth, HowASequenceEnds) {
     EXPECT_EQ(p.truth.ending.kind, e.kind) << name(e.step.op);
     EXPECT_EQ(p.truth.ending.step, std::string(name(e.step.op)) + "2");
     EXPECT_EQ(p.truth.ending.in, e.step.in);
-    EXPECT_EQ(p.words_at("P/kv.L0", 192 * 3), "poison of P/kv.L0 + 576") << "nothing moves after " << name(e.step.op);
+    EXPECT_EQ(p.text_at("P/kv.L0", 192 * 3), "poison of P/kv.L0 + 576") << "nothing moves after " << name(e.step.op);
     ASSERT_EQ(p.truth.checks.size(), 1u);
     EXPECT_EQ(p.truth.checks[0].step, "");
   }
@@ -653,9 +653,9 @@ TEST(Truth, ChecksSeeTheirMoment) {
   Painted p(s);
   ASSERT_EQ(p.truth.checks.size(), 4u);
   const std::string row = "K layer 0 token 0 head 0 channel ";
-  EXPECT_EQ(p.words_at("P/kv.L0", 576, 0), row + "0, generation 3");
-  EXPECT_EQ(p.words_at("P/kv.L0", 578, 1), row + "1, generation 3") << "as at the check before";
-  EXPECT_EQ(p.words_at("P/kv.L0", 578, 2), "0x00");
+  EXPECT_EQ(p.text_at("P/kv.L0", 576, 0), row + "0, generation 3");
+  EXPECT_EQ(p.text_at("P/kv.L0", 578, 1), row + "1, generation 3") << "as at the check before";
+  EXPECT_EQ(p.text_at("P/kv.L0", 578, 2), "0x00");
   // Only the named bytes count at the second check; at the third and at the end, all but the named ones.
   const int b = p.buffer("P/kv.L0");
   using Spans = std::map<std::int64_t, std::int64_t>;
@@ -724,24 +724,24 @@ TEST(Truth, AViewMayCutItsSums) {
   Action w = write(s, "r", "P");
   w.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "sum"};
   add(s, w);
-  EXPECT_EQ(Painted(s).words_at("P", 32), "K layer 0 token 0 head 0 channel 0, generation 1");
-  EXPECT_EQ(Painted(s).words_at("P", 80 + 4), "K layer 0 token 1 head 0 channel 2, generation 1");
+  EXPECT_EQ(Painted(s).text_at("P", 32), "K layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(Painted(s).text_at("P", 80 + 4), "K layer 0 token 1 head 0 channel 2, generation 1");
   // In elements: 144 stays below 256; signed it is -112, which is outside; as a product the slot is added beyond.
   s.steps[0].intended.to[0].arithmetic.unit = "elements";
-  EXPECT_EQ(Painted(s).words_at("P", 288), "K layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(Painted(s).text_at("P", 288), "K layer 0 token 0 head 0 channel 0, generation 1");
   s.steps[0].intended.to[0].arithmetic.is_signed = true;
   EXPECT_EQ(error_of(s), "step 'write1': bytes -224 to -223 are outside of 'P/a', which has 1024");
   s.steps[0].intended.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "product"};
   s.requests["r"].blocks["P"] = {2};
-  EXPECT_EQ(Painted(s).words_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
+  EXPECT_EQ(Painted(s).text_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:80 C=8:2]\n";
-  EXPECT_EQ(Painted(s).words_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1")
+  EXPECT_EQ(Painted(s).text_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1")
       << "192 + 80: sums of products are not cut";
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.steps[0].intended.to[0].arithmetic = {.bits = 64};
   s.steps[0].intended.to[0].align = 128;
   // Rows at 192 and 240 both begin at 128; the later one stays.
-  EXPECT_EQ(Painted(s).words_at("P", 128 + 2), "K layer 0 token 1 head 0 channel 1, generation 1");
+  EXPECT_EQ(Painted(s).text_at("P", 128 + 2), "K layer 0 token 1 head 0 channel 1, generation 1");
 }
 
 // ---- size ----------------------------------------------------------------------------------------------------------
@@ -761,7 +761,7 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
   Painted p(s);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "it walked the pool";
   EXPECT_EQ(p.truth.checks.back().images.at(0).pages().size(), 2u * 2 * 16 * 8 * 128 * 2 / 4096);
-  EXPECT_EQ(p.words_at("C", 600000ll * 2 * 32768 + 32768 + (3 * 16 + 2) * 256 + 10),
+  EXPECT_EQ(p.text_at("C", 600000ll * 2 * 32768 + 32768 + (3 * 16 + 2) * 256 + 10),
             "V layer 0 token 18 head 3 channel 5, generation 1");
 }
 

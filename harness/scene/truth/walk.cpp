@@ -30,7 +30,7 @@ bool in_parts(layout::Component component, const std::string& parts) {
 }
 
 Walk::Walk(const View& view, const AddressSpace& space)
-    : space_(space), view_(view), cache_(cache_of(view)), memory_(memory_of(view)), starts_(space.places(view, cache_)) {
+    : space_(space), view_(view), cache_(cache_of(view)), memory_(memory_of(view)), starts_(space.addresses(view, cache_)) {
   for (const Plane& plane : cache_.planes) {
     std::int64_t last = plane.origin[Axis::slot];
     for (const Mode& mode : modes_of(plane, Axis::slot)) last += (mode.extent - 1) * mode.step;

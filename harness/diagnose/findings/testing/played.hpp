@@ -45,10 +45,10 @@ class Played {
  public:
   static constexpr std::uint64_t seed = 1;
 
-  explicit Played(const Scenario& s) : scenario(s), space(s), truth(paint(without_faults(s), space, names)) {
+  explicit Played(const Scenario& s) : scenario(s), space(s), truth(paint(without_faults(s), space, symbols)) {
     program = record(scenario, space, actual_sequence(scenario));
     seen = observe(program, seed, seen_passes);
-    Expectation expectation(truth, space, names, seed);
+    Expectation expectation(truth, space, symbols, seed);
     mismatch = compare(seen, truth, expectation, space);
     if (mismatch.ranges.empty()) return;
     check = mismatch.ranges.front().check;
@@ -72,7 +72,7 @@ class Played {
   }
 
   Scenario scenario;
-  SymbolTable names;
+  SymbolTable symbols;
   AddressSpace space;
   Truth truth;
   CopyProgram program;
@@ -188,7 +188,7 @@ class Played {
     const layout::Cache cache = layout::cache_from_text(memory.view.cache);
     View whole;
     whole.of = name;
-    const std::vector<BufferAddress> begins = space.places(whole, cache);
+    const std::vector<BufferAddress> begins = space.addresses(whole, cache);
     for (const layout::Plane& plane : cache.planes) {
       const std::int64_t slots = layout::domain(plane).hi[layout::Axis::slot];
       for (const Spot& spot : spots(plane)) {
