@@ -20,14 +20,14 @@ std::string hex(std::uint8_t value) {
 
 }  // namespace
 
-std::optional<Seat> seat_at(const layout::Cache& cache, int allocation, std::int64_t offset) {
+std::optional<ElementRun> element_run_at(const layout::Cache& cache, int allocation, std::int64_t offset) {
   using layout::Axis;
   if (offset < 0 || offset >= cache.allocations.at(static_cast<std::size_t>(allocation)).bytes) return std::nullopt;
   const auto found = layout::inverse(cache, allocation, offset * 8);
   if (found.empty()) return std::nullopt;
   const auto& plane = cache.planes.at(static_cast<std::size_t>(found.front().plane));
   const auto& at = found.front().coord;
-  Seat out;
+  ElementRun out;
   out.bits = layout::bits(plane.dtype);
   Provenance& who = out.who;
   who.kind = Provenance::Kind::element;
@@ -102,9 +102,9 @@ json place_json(const Provenance& who) {
   return {who.rank < 0 ? 0 : who.rank, who.layer, who.kv, who.block, who.slot, who.head, who.channel, who.generation};
 }
 
-void append(std::vector<Stretch>& stretches, Stretch byte) {
-  if (!stretches.empty()) {
-    Stretch& last = stretches.back();
+void append(std::vector<ComparedRange>& extents, ComparedRange byte) {
+  if (!extents.empty()) {
+    ComparedRange& last = extents.back();
     Provenance expected = last.expected, found = last.found;
     if (last.offset + last.bytes == byte.offset && last.place == byte.place && last.wrong == byte.wrong &&
         extend(expected, byte.expected) && extend(found, byte.found)) {
@@ -112,7 +112,7 @@ void append(std::vector<Stretch>& stretches, Stretch byte) {
       return;
     }
   }
-  stretches.push_back(std::move(byte));
+  extents.push_back(std::move(byte));
 }
 
 }  // namespace kvcts

@@ -39,13 +39,13 @@ struct Provenance {
 };
 
 /// An element of a declared layout.
-struct Seat {
+struct ElementRun {
   Provenance who;
   std::int64_t run{1};  ///< bytes from here in which only the channel advances
   std::int64_t bits{8};
 };
 /// At a byte of an allocation; nothing: padding, or outside.
-std::optional<Seat> seat_at(const layout::Cache& cache, int allocation, std::int64_t offset);
+std::optional<ElementRun> element_run_at(const layout::Cache& cache, int allocation, std::int64_t offset);
 
 /// Extends `run` by the following byte. False: `next` does not continue it.
 bool extend(Provenance& run, const Provenance& next);
@@ -59,7 +59,7 @@ std::string words(const Provenance& who);
 nlohmann::json place_json(const Provenance& who);
 
 /// Neighbouring bytes of a window that belong together, both as found and as expected.
-struct Stretch {
+struct ComparedRange {
   std::int64_t offset{0}, bytes{0};
   std::string
       place;  ///< what lies there by the declared layout: "K layer 0 block 1 slot 0 head 0", "padding", "guard below"
@@ -68,6 +68,6 @@ struct Stretch {
 };
 
 /// Appends one byte to a list of stretches.
-void append(std::vector<Stretch>& stretches, Stretch byte);
+void append(std::vector<ComparedRange>& extents, ComparedRange byte);
 
 }  // namespace kvcts

@@ -9,7 +9,7 @@
 #include "case/provenance.hpp"
 #include "case/resolve/resolve.hpp"
 #include "connector/connector.hpp"
-#include "diagnose/arrivals.hpp"
+#include "diagnose/region_extents.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "testing/checkout.hpp"
 
@@ -72,7 +72,7 @@ std::vector<Finding> happened(const Shape& shape, const Fault& fault) {
     std::copy_n(files[0][static_cast<std::size_t>(one.src)][0].begin() + base(Side::producer, one.src) + one.src_offset,
                 one.bytes,
                 files[1][static_cast<std::size_t>(one.dst)][2].begin() + base(Side::consumer, one.dst) + one.dst_offset);
-  Arrivals all(c, [&] {
+  RegionExtents all(c, [&] {
     std::vector<std::span<const std::uint8_t>> out;
     for (const auto& file : files[0]) out.emplace_back(file[0]);
     return out;
@@ -116,8 +116,8 @@ TEST(ByPiece, TheLastOfEachRequest) {
       const auto& cache = c.groups[0].consumer.ranks[0].truth;
       const auto targets = regions(c, Side::consumer);
       const auto of = [&](const Copy& one) {
-        const auto seat = seat_at(cache, targets[static_cast<std::size_t>(one.dst)].allocation, one.dst_offset);
-        return seat && std::ranges::count(request.consumer_blocks, seat->who.block) > 0;
+        const auto location = element_run_at(cache, targets[static_cast<std::size_t>(one.dst)].allocation, one.dst_offset);
+        return location && std::ranges::count(request.consumer_blocks, location->who.block) > 0;
       };
       const auto found = std::find_if(copies.rbegin(), copies.rend(), of);
       if (found != copies.rend()) copies.erase(std::next(found).base());

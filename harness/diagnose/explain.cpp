@@ -148,7 +148,7 @@ bool consequence(const std::vector<Hypothesis>& fit, const HypothesisSearch& w) 
   if (first.fault_class == FaultClass::layer_missing && (missing.empty() || alone_to_its_memory(w, *missing.begin())))
     return false;
   if (of_an_end.contains(first.fault_class) || !missing.empty()) return true;
-  return w.clues().untouched == w.clues().wrong && std::ranges::any_of(fit, [&](const Hypothesis& h) {
+  return w.attributions().untouched == w.attributions().wrong && std::ranges::any_of(fit, [&](const Hypothesis& h) {
            return h.cost <= first.cost + margin && of_an_end.contains(h.fault_class);
          });
 }
@@ -180,13 +180,14 @@ Explanation from_kinds(const Evidence& e) {
   bool only_scales = true, constant = true;
   std::int64_t wrong = 0, of_others = 0;
   std::optional<std::uint8_t> value;
-  for (const Clue& clue : e.clues.all) {
-    if (!clue.wrong) continue;
+  for (const Attribution& attribution : e.attributions.all) {
+    if (!attribution.wrong) continue;
     ++wrong;
-    of_others += clue.is.kind == Symbol::Kind::tag && clue.is.component == clue.must.component;
-    only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Symbol::Kind::tag;
-    constant = constant && clue.is.kind == Symbol::Kind::constant;
-    if (clue.is.kind == Symbol::Kind::constant && !value) value = clue.is.byte;
+    of_others += attribution.is.kind == Symbol::Kind::tag && attribution.is.component == attribution.must.component;
+    only_scales =
+        only_scales && attribution.must.component != layout::Component::data && attribution.must.kind == Symbol::Kind::tag;
+    constant = constant && attribution.is.kind == Symbol::Kind::constant;
+    if (attribution.is.kind == Symbol::Kind::constant && !value) value = attribution.is.byte;
   }
   if (wrong == 0) return {};
   const auto recognised = [&](FaultClass fault_class, const std::string& words, std::int64_t such) {

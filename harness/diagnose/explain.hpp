@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "case/result.hpp"
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 #include "diagnose/observe.hpp"
 
 namespace kvcts::scenario {
@@ -28,7 +28,7 @@ struct Evidence {
   const Truth& truth;
   Observation& observation;
   const Mismatch& mismatch;
-  const Clues& clues;
+  const Attributions& attributions;
   Expectation& expectation;
   SymbolTable& symbols;
   std::uint64_t seed{1};

@@ -105,7 +105,7 @@ bool HypothesisSearch::as_it_stands() {
 
 const ElementIndex& HypothesisSearch::element_index() {
   if (!element_index_) {
-    const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+    const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[attributions().check]);
     element_index_.emplace(*check, evidence_.space, evidence_.symbols);
   }
   return *element_index_;
@@ -440,10 +440,12 @@ bool HypothesisSearch::settled(std::size_t step, const Action& body) const {
 HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::vector<Action>& bodies) {
   if (!wrong_ends_) {
     auto& [begin, end] = wrong_ends_.emplace();
-    for (const Clue& clue : clues().all) {
-      if (!clue.wrong || clue.must.kind != Symbol::Kind::tag || clue.must.component != layout::Component::data) continue;
-      if (!begin) begin = &clue;
-      end = &clue;
+    for (const Attribution& attribution : attributions().all) {
+      if (!attribution.wrong || attribution.must.kind != Symbol::Kind::tag ||
+          attribution.must.component != layout::Component::data)
+        continue;
+      if (!begin) begin = &attribution;
+      end = &attribution;
     }
   }
   const auto [first, last] = *wrong_ends_;
@@ -490,11 +492,11 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
                       std::ranges::any_of(program.events, [](const json& event) { return event.contains("violation"); });
   if (breaks)
     return evidence_.observation.ending.kind == "completed" && outcome_["violations"].empty() ? Probed{1, 0} : Probed{};
-  const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+  const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[attributions().check]);
   const auto bits_at = [](int buffer, std::int64_t offset) { return offset * 256 + buffer; };
-  if (clue_at_.empty()) {
-    for (std::size_t i = 0; i < clues().all.size(); ++i)
-      clue_at_.emplace(bits_at(clues().all[i].buffer, clues().all[i].offset), i);
+  if (attribution_at_.empty()) {
+    for (std::size_t i = 0; i < attributions().all.size(); ++i)
+      attribution_at_.emplace(bits_at(attributions().all[i].buffer, attributions().all[i].offset), i);
   }
   const auto expected = [&](int buffer, std::int64_t offset) {
     return evidence_.symbols.at(evidence_.expectation.id(check, buffer, offset, evidence_.symbols));
@@ -527,8 +529,8 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
     const Symbol must = expected(to.buffer, to.offset);
     if (must.kind == Symbol::Kind::tag && !generations.contains(must.generation)) continue;
     if (!matters(check, to.buffer, to.offset)) continue;
-    const auto seen = clue_at_.find(bits_at(to.buffer, to.offset));
-    const Symbol there = seen != clue_at_.end() ? clues().all[seen->second].is : must;
+    const auto seen = attribution_at_.find(bits_at(to.buffer, to.offset));
+    const Symbol there = seen != attribution_at_.end() ? attributions().all[seen->second].is : must;
     // Another request's content: a later step may have put it there.
     if (there.kind == Symbol::Kind::tag && !generations.contains(there.generation)) continue;
     // Poison has a name only where it was looked for.

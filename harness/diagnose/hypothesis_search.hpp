@@ -57,12 +57,12 @@ class HypothesisSearch {
 
   const Scenario& scenario() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
-  const Clues& clues() const { return evidence_.clues; }
+  const Attributions& attributions() const { return evidence_.attributions; }
   const ElementIndex& element_index();
   /// What the bytes say about a step; see observed_moves.hpp.
   const std::vector<ObservedMove>& observed_moves(std::size_t step);
   /// A sample of them, as places.
-  const std::vector<Fact>& facts(std::size_t step);
+  const std::vector<ByteMove>& byte_moves(std::size_t step);
   /// The share of a step's facts that a version of it would produce: of all, of those where this step writes, and of those
   /// that it reads (several steps may share a memory). Also 0 when that is unknown.
   struct Agreement {
@@ -185,13 +185,13 @@ class HypothesisSearch {
   nlohmann::json outcome_;  ///< the observed one
   std::int64_t moved_{0};   ///< bytes, as engines counted them
   bool counted_{true};
-  std::vector<ObservedMove> look(std::size_t step);
+  std::vector<ObservedMove> observe_step(std::size_t step);
   std::optional<ElementIndex> element_index_;
   std::vector<std::optional<std::vector<ObservedMove>>> observed_moves_;
   std::vector<std::optional<std::vector<Image>>> images_;
-  std::vector<std::optional<std::vector<Fact>>> facts_;
-  std::unordered_map<std::int64_t, std::size_t> clue_at_;          ///< buffer and offset -> index of the clue
-  std::optional<std::pair<const Clue*, const Clue*>> wrong_ends_;  ///< first and last wrong byte of data
+  std::vector<std::optional<std::vector<ByteMove>>> byte_moves_;
+  std::unordered_map<std::int64_t, std::size_t> attribution_at_;  ///< buffer and offset -> index of the attribution
+  std::optional<std::pair<const Attribution*, const Attribution*>> wrong_ends_;  ///< first and last wrong byte of data
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier generators
   const HypothesisGenerator* asking_{nullptr};
@@ -229,7 +229,7 @@ void generate_orders(HypothesisSearch& w);            ///< a step happened at an
 void generate_orders_together(HypothesisSearch& w);   ///< several steps happened at another time
 void generate_tables_together(HypothesisSearch& w);   ///< each request of a batch uses another's table
 void generate_lists(HypothesisSearch& w);             ///< block ids, layers, heads, kv, tokens that went elsewhere
-void generate_strays(HypothesisSearch& w);            ///< an extra write, or one that reached further
+void generate_unexpected(HypothesisSearch& w);        ///< an extra write, or one that reached further
 void generate_shown_lists(HypothesisSearch& w);       ///< block ids, whatever the bytes show
 void generate_memories(HypothesisSearch& w);          ///< another memory, another request, another generation
 void generate_arithmetic(HypothesisSearch& w);        ///< 32-bit addresses, alignment

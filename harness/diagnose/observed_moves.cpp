@@ -8,23 +8,23 @@ namespace kvcts::scenario {
 
 using layout::Axis;
 
-Lens::Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
-           const std::vector<std::int64_t>& positions, std::int64_t first_token) {
+AddressToElement::AddressToElement(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
+                                   const std::vector<std::int64_t>& positions, std::int64_t first_token) {
   const layout::Cache cache = cache_of(view);
   const std::vector<BufferAddress> starts = space.addresses(view, cache);
   for (const layout::Plane& plane : cache.planes) {
-    Face face{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
-    face.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
-    std::erase_if(face.plane.modes, [](const layout::Mode& mode) { return mode.extent == 1; });
-    std::stable_sort(face.plane.modes.begin(), face.plane.modes.end(),
+    MappedPlane mapped{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
+    mapped.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
+    std::erase_if(mapped.plane.modes, [](const layout::Mode& mode) { return mode.extent == 1; });
+    std::stable_sort(mapped.plane.modes.begin(), mapped.plane.modes.end(),
                      [](const auto& a, const auto& b) { return a.stride > b.stride; });
     std::int64_t inside = layout::bits(plane.dtype);
-    for (auto mode = face.plane.modes.rbegin(); mode != face.plane.modes.rend(); ++mode) {
-      face.nested = face.nested && mode->stride >= inside;
+    for (auto mode = mapped.plane.modes.rbegin(); mode != mapped.plane.modes.rend(); ++mode) {
+      mapped.nested = mapped.nested && mode->stride >= inside;
       inside = mode->stride * mode->extent;
     }
     slots_ = std::max(slots_, layout::domain(plane).hi[Axis::slot]);
-    faces_.push_back(std::move(face));
+    planes_.push_back(std::move(mapped));
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t position = i < positions.size() ? positions[i] : static_cast<std::int64_t>(i);
@@ -32,39 +32,42 @@ Lens::Lens(const View& view, const AddressSpace& space, const std::vector<std::i
   }
 }
 
-bool Lens::sees(int buffer) const {
-  return std::any_of(faces_.begin(), faces_.end(), [&](const Face& face) { return face.start.buffer == buffer; });
+bool AddressToElement::sees(int buffer) const {
+  return std::any_of(planes_.begin(), planes_.end(),
+                     [&](const MappedPlane& mapped) { return mapped.start.buffer == buffer; });
 }
 
-bool Lens::nested() const {
-  return std::all_of(faces_.begin(), faces_.end(), [](const Face& face) { return face.nested; });
+bool AddressToElement::nested() const {
+  return std::all_of(planes_.begin(), planes_.end(), [](const MappedPlane& mapped) { return mapped.nested; });
 }
 
-std::optional<Element> Lens::at(BufferAddress address) const {
-  for (const Face& face : faces_) {
-    if (face.start.buffer != address.buffer) continue;
-    const std::int64_t bit = (address.offset - face.start.offset) * 8;
-    layout::Coord at = face.plane.origin;
-    if (face.nested) {
-      std::int64_t rest = bit - face.plane.offset;
+std::optional<ViewElement> AddressToElement::at(BufferAddress address) const {
+  for (const MappedPlane& mapped : planes_) {
+    if (mapped.start.buffer != address.buffer) continue;
+    const std::int64_t bit = (address.offset - mapped.start.offset) * 8;
+    layout::Coord at = mapped.plane.origin;
+    if (mapped.nested) {
+      std::int64_t rest = bit - mapped.plane.offset;
       if (rest < 0) continue;
-      for (const layout::Mode& mode : face.plane.modes) {
+      for (const layout::Mode& mode : mapped.plane.modes) {
         // An id beyond the pool also has an address if nothing lies outside the blocks.
-        const bool open = &mode == &face.plane.modes.front() && mode.axis == Axis::block;
+        const bool open = &mode == &mapped.plane.modes.front() && mode.axis == Axis::block;
         const std::int64_t digit = open ? rest / mode.stride : std::min(rest / mode.stride, mode.extent - 1);
         at[mode.axis] += digit * mode.step;
         rest -= digit * mode.stride;
       }
       if (rest != 0) continue;
     } else {
-      const auto found = layout::inverse(face.plane, bit);
+      const auto found = layout::inverse(mapped.plane, bit);
       if (found.empty()) continue;
       at = found.front().coord;
     }
-    Element out{face.plane.component, face.plane.dtype, at[Axis::kv], at[Axis::layer], at[Axis::head], at[Axis::channel], {},
-                at[Axis::block],      at[Axis::slot]};
+    ViewElement out{mapped.plane.component, mapped.plane.dtype, at[Axis::kv], at[Axis::layer],
+                    at[Axis::head],         at[Axis::channel],  {},           at[Axis::block],
+                    at[Axis::slot]};
     const auto has = [&](Axis axis) {
-      return std::any_of(face.plane.modes.begin(), face.plane.modes.end(), [&](const auto& m) { return m.axis == axis; });
+      return std::any_of(mapped.plane.modes.begin(), mapped.plane.modes.end(),
+                         [&](const auto& m) { return m.axis == axis; });
     };
     if (!has(Axis::block) && !has(Axis::slot)) {
       out.block = -1, out.token = 0;
@@ -76,7 +79,7 @@ std::optional<Element> Lens::at(BufferAddress address) const {
   return std::nullopt;
 }
 
-std::optional<BufferAddress> Aim::at(const Element& element) const {
+std::optional<BufferAddress> ElementToAddress::at(const ViewElement& element) const {
   if (!element.token) return std::nullopt;
   const std::int64_t n = view_.block_size(), position = (*element.token - first_token_) / n;
   if (*element.token < first_token_) return std::nullopt;
@@ -87,7 +90,7 @@ std::optional<BufferAddress> Aim::at(const Element& element) const {
   return at(element, ids_[index]);
 }
 
-std::optional<BufferAddress> Aim::at(const Element& element, std::int64_t block) const {
+std::optional<BufferAddress> ElementToAddress::at(const ViewElement& element, std::int64_t block) const {
   const std::int64_t slot = (element.token.value_or(first_token_) - first_token_) % view_.block_size();
   for (const PlaneLocator& plane : view_.planes()) {
     const layout::Box& box = plane.domain();
@@ -157,19 +160,19 @@ bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
   return scenario::picked(to ? to : from, destination);
 }
 
-Element element_of(const Symbol& symbol) {
+ViewElement element_of(const Symbol& symbol) {
   return {symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel, symbol.token, -1, 0};
 }
 
 // Elements of an output, by their order.
-class OutputLens {
+class OutputToElement {
  public:
-  OutputLens(const Action& read, TokenRange tokens, int buffer) : shape_(output_shape(read, tokens)), buffer_(buffer) {}
+  OutputToElement(const Action& read, TokenRange tokens, int buffer) : shape_(output_shape(read, tokens)), buffer_(buffer) {}
   /// The bytes of the number that begins there are consecutive; at() knows the first.
   bool same_number(BufferAddress first, BufferAddress other) const {
     return first.buffer == other.buffer && first.offset / 4 == other.offset / 4;
   }
-  std::optional<Element> at(BufferAddress address) const {
+  std::optional<ViewElement> at(BufferAddress address) const {
     if (address.buffer != buffer_) return std::nullopt;
     for (const OutputSection& section : shape_.sections) {
       if (address.offset >= section.begin && address.offset < section.begin + section.bytes())
@@ -179,7 +182,7 @@ class OutputLens {
   }
 
  private:
-  static std::optional<Element> in(const OutputSection& section, std::int64_t offset) {
+  static std::optional<ViewElement> in(const OutputSection& section, std::int64_t offset) {
     const std::int64_t row_bytes = section.row_bits() / 8;
     std::int64_t row = offset / row_bytes;
     const std::int64_t bit = offset % row_bytes * 8;
@@ -190,7 +193,7 @@ class OutputLens {
       return value;
     };
     if (bit % section.width != 0 && section.width >= 8) return std::nullopt;
-    Element out;
+    ViewElement out;
     out.component = section.component;
     out.channel = section.channels.at(static_cast<std::size_t>(bit / section.width));
     out.head = take(section.heads), out.token = take(section.tokens), out.layer = take(section.layers),
@@ -204,26 +207,26 @@ class OutputLens {
 
 }  // namespace
 
-std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
+std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
   const Action& a = action(step);
   const auto request = request_at(step, a.request);
   std::vector<ObservedMove> out;
   if (!request) return out;
   const Request& r = *request;
-  const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
-    std::vector<Lens> all;
+  const auto to_elements = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
+    std::vector<AddressToElement> all;
     for (const View& view : views)
       all.emplace_back(view, evidence_.space, ids_in(r, view, instead), positions_in(r, view), r.first_token);
     return all;
   };
-  const auto seen_by = [](const std::vector<Lens>& all, BufferAddress address) -> std::optional<Element> {
-    for (const Lens& lens : all) {
-      if (auto element = lens.at(address)) return element;
+  const auto seen_by = [](const std::vector<AddressToElement>& all, BufferAddress address) -> std::optional<ViewElement> {
+    for (const AddressToElement& to_element : all) {
+      if (auto element = to_element.at(address)) return element;
     }
     return std::nullopt;
   };
-  const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
-  std::optional<OutputLens> output;
+  const std::vector<AddressToElement> from = to_elements(a.from, a.from_blocks), to = to_elements(a.to, a.to_blocks);
+  std::optional<OutputToElement> output;
   if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.space.output(a.output));
   std::optional<ElementIndex> addresses, everywhere;
   const auto declared = a.from.empty() ? scenario().memories.end() : scenario().memories.find(memory_of(a.from.front()));
@@ -231,34 +234,39 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
   if (!from.empty())
     addresses.emplace(
         images_before(step),
-        [&](int buffer) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(buffer); }); },
+        [&](int buffer) {
+          return std::any_of(from.begin(), from.end(), [&](const AddressToElement& l) { return l.sees(buffer); });
+        },
         evidence_.symbols);
 
-  for (const Clue& clue : clues().all) {
+  for (const Attribution& attribution : attributions().all) {
     ObservedMove s;
-    s.clue = &clue;
-    const BufferAddress here{clue.buffer, clue.offset};
-    const bool content = clue.must.kind == Symbol::Kind::tag || clue.must.kind == Symbol::Kind::number;
+    s.attribution = &attribution;
+    const BufferAddress here{attribution.buffer, attribution.offset};
+    const bool content = attribution.must.kind == Symbol::Kind::tag || attribution.must.kind == Symbol::Kind::number;
     if (a.op == Operation::put) {
-      const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.buffer); });
-      if (!content || clue.must.byte != 0 || clue.must.generation != r.generation || source) continue;
-      s.at = element_of(clue.must);
+      const bool source = std::any_of(
+          from.begin(), from.end(), [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); });
+      if (!content || attribution.must.byte != 0 || attribution.must.generation != r.generation || source) continue;
+      s.at = element_of(attribution.must);
     } else if (output) {
       s.at = output->at(here);
       if (!s.at) {
         // A number may be right in its first byte and wrong after it: an exponent off by one.
         ObservedMove* last = out.empty() ? nullptr : &out.back();
-        if (last && clue.wrong && !last->clue->wrong && a.decode &&
-            output->same_number({last->clue->buffer, last->clue->offset}, here))
-          last->clue = &clue;
+        if (last && attribution.wrong && !last->attribution->wrong && a.decode &&
+            output->same_number({last->attribution->buffer, last->attribution->offset}, here))
+          last->attribution = &attribution;
         continue;
       }
     } else {
-      if (std::none_of(to.begin(), to.end(), [&](const Lens& lens) { return lens.sees(clue.buffer); })) continue;
+      if (std::none_of(to.begin(), to.end(),
+                       [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); }))
+        continue;
       s.at = seen_by(to, here);
     }
     if (s.at) {
-      Element e = *s.at;
+      ViewElement e = *s.at;
       const bool asked_for = a.parts == "all" || (a.parts == "data") == (e.component == layout::Component::data);
       s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) &&
                 picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
@@ -270,11 +278,11 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
       e.block = -1;
       s.asked = e;
     }
-    if (clue.untouched) {
+    if (attribution.untouched) {
       out.push_back(std::move(s));
       continue;
     }
-    const Symbol& is = clue.is;
+    const Symbol& is = attribution.is;
     const bool element = (is.kind == Symbol::Kind::tag || is.kind == Symbol::Kind::number) && is.byte == 0;
     const auto accept = [&](BufferAddress address, std::int64_t odd) {
       auto found = seen_by(from, address);
@@ -295,11 +303,11 @@ std::vector<ObservedMove> HypothesisSearch::look(std::size_t step) {
         if (accept(address, odd)) break;
       }
     }
-    if (addresses && !s.source && element && s.taken && clue.wrong) {
+    if (addresses && !s.source && element && s.taken && attribution.wrong) {
       if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.symbols);
       for (const BufferAddress& address : everywhere->of(is)) {
         const Buffer& buffer = evidence_.space.buffers()[static_cast<std::size_t>(address.buffer)];
-        if (!s.stray || buffer.side == side) s.stray = address;
+        if (!s.unexpected || buffer.side == side) s.unexpected = address;
         if (buffer.side == side) break;
       }
     }
@@ -313,39 +321,40 @@ const std::vector<ObservedMove>& HypothesisSearch::observed_moves(std::size_t st
   if (observed_moves_.empty()) observed_moves_.resize(scenario().steps.size());
   auto& known = observed_moves_[step];
   if (!known) {
-    known = look(step);
+    known = observe_step(step);
     common_->work.add_observed_moves(known->size());
   }
   return *known;
 }
 
-const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
-  if (facts_.empty()) facts_.resize(scenario().steps.size());
-  auto& known = facts_[step];
+const std::vector<ByteMove>& HypothesisSearch::byte_moves(std::size_t step) {
+  if (byte_moves_.empty()) byte_moves_.resize(scenario().steps.size());
+  auto& known = byte_moves_[step];
   if (known) return *known;
   known.emplace();
-  std::vector<Fact> all;
+  std::vector<ByteMove> all;
   // Of scales only where nothing else is wrong.
   const auto wrong = [&](bool scales) {
     const auto such = [&](const Symbol& symbol) {
       return symbol.kind == Symbol::Kind::tag && (symbol.component != layout::Component::data) == scales;
     };
-    return std::ranges::any_of(clues().all, [&](const Clue& c) { return c.wrong && (such(c.must) || such(c.is)); });
+    return std::ranges::any_of(attributions().all,
+                               [&](const Attribution& c) { return c.wrong && (such(c.must) || such(c.is)); });
   };
   const bool data = wrong(false) || !wrong(true);
   const Selection& pick = action(step).pick;
-  const auto sent = [&](const Element& e) {
+  const auto sent = [&](const ViewElement& e) {
     return e.token && picked(pick.kv, e.kv) && picked(pick.layers, e.layer) && picked(pick.tokens, *e.token) &&
            picked(pick.heads, e.head);
   };
   for (const ObservedMove& s : observed_moves(step)) {
     if (s.source && (s.from->component == layout::Component::data) == data &&
         layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
-      all.push_back({{s.clue->buffer, s.clue->offset}, *s.source, s.taken, sent(*s.from)});
+      all.push_back({{s.attribution->buffer, s.attribution->offset}, *s.source, s.taken, sent(*s.from)});
   }
   for (const ObservedMove& s : observed_moves(step)) {
-    if (s.stray && (s.clue->is.component == layout::Component::data) == data)
-      all.push_back({{s.clue->buffer, s.clue->offset}, *s.stray, s.taken, false});
+    if (s.unexpected && (s.attribution->is.component == layout::Component::data) == data)
+      all.push_back({{s.attribution->buffer, s.attribution->offset}, *s.unexpected, s.taken, false});
   }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
@@ -356,20 +365,20 @@ const std::vector<Fact>& HypothesisSearch::facts(std::size_t step) {
 // Of a move or a read.
 HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const Action& body) {
   if (body.op != Operation::move || body.from.empty() || body.to.empty()) return {};
-  const auto& asked = facts(step);
+  const auto& asked = byte_moves(step);
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return {};
   const Request& r = *request;
-  std::vector<Lens> to;
-  std::vector<Aim> from;
+  std::vector<AddressToElement> to;
+  std::vector<ElementToAddress> from;
   for (const View& view : body.to)
     to.emplace_back(view, evidence_.space, ids_in(r, view, body.to_blocks), positions_in(r, view), r.first_token);
   for (const View& view : body.from)
     from.emplace_back(common_->locators.of(view), ids_in(r, view, body.from_blocks), positions_in(r, view), r.first_token);
-  const auto agrees = [&](const Fact& fact) {
-    std::optional<Element> x;
-    for (const Lens& lens : to) {
-      if (x = lens.at(fact.to); x && x->token) break;
+  const auto agrees = [&](const ByteMove& fact) {
+    std::optional<ViewElement> x;
+    for (const AddressToElement& to_element : to) {
+      if (x = to_element.at(fact.to); x && x->token) break;
     }
     if (!x || !x->token) return false;
     x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv),
@@ -377,22 +386,22 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
     x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head),
     x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
     x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
-    for (const Aim& aim : from) {
-      if (const auto address = aim.at(*x)) return *address == fact.from;
+    for (const ElementToAddress& to_address : from) {
+      if (const auto address = to_address.at(*x)) return *address == fact.from;
     }
     return false;
   };
   const auto share = [&](const auto& of) {
     std::size_t agree = 0, seen = 0;
-    for (const Fact& fact : asked) {
+    for (const ByteMove& fact : asked) {
       if (!of(fact)) continue;
       if (++seen == 9 && agree == 0) return 0.0;
       agree += agrees(fact);
     }
     return seen == 0 ? 0.0 : static_cast<double>(agree) / static_cast<double>(seen);
   };
-  return {share([](const Fact&) { return true; }), share([](const Fact& f) { return f.taken; }),
-          share([](const Fact& f) { return f.sent; })};
+  return {share([](const ByteMove&) { return true; }), share([](const ByteMove& f) { return f.taken; }),
+          share([](const ByteMove& f) { return f.sent; })};
 }
 
 const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {

@@ -8,13 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 #include "scene/machine/locator.hpp"
 
 namespace kvcts::scenario {
 
 /// An element as a view has it. Without a token: its block is not in the request's table.
-struct Element {
+struct ViewElement {
   layout::Component component{};
   layout::Dtype dtype{};
   std::int64_t kv{0}, layer{0}, head{0}, channel{0};
@@ -23,37 +23,37 @@ struct Element {
 };
 
 /// Place -> element, through one view and one block table.
-class Lens {
+class AddressToElement {
  public:
-  Lens(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
-       const std::vector<std::int64_t>& positions, std::int64_t first_token);
+  AddressToElement(const View& view, const AddressSpace& space, const std::vector<std::int64_t>& ids,
+                   const std::vector<std::int64_t>& positions, std::int64_t first_token);
   /// The element whose code begins at a byte (4 bits: the even one of the pair).
-  std::optional<Element> at(BufferAddress address) const;
+  std::optional<ViewElement> at(BufferAddress address) const;
   bool sees(int buffer) const;
   /// No two elements share a byte: at() is complete.
   bool nested() const;
   std::int64_t slots() const { return slots_; }  ///< per block
 
  private:
-  struct Face {
+  struct MappedPlane {
     layout::Plane plane;  ///< modes by falling stride
     BufferAddress start;
     bool nested{true};  ///< each mode's step exceeds everything inside it
   };
-  std::vector<Face> faces_;
+  std::vector<MappedPlane> planes_;
   std::unordered_map<std::int64_t, std::int64_t> token_of_block_;
   std::int64_t slots_{1};
 };
 
 /// Element -> place, through one view and one block table.
-class Aim {
+class ElementToAddress {
  public:
-  Aim(const ViewLocator& view, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
-      std::int64_t first_token)
+  ElementToAddress(const ViewLocator& view, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
+                   std::int64_t first_token)
       : view_(view), ids_(ids), positions_(positions), first_token_(first_token) {}
-  std::optional<BufferAddress> at(const Element& element) const;
+  std::optional<BufferAddress> at(const ViewElement& element) const;
   /// With the given block instead of the table's.
-  std::optional<BufferAddress> at(const Element& element, std::int64_t block) const;
+  std::optional<BufferAddress> at(const ViewElement& element, std::int64_t block) const;
   std::int64_t slots() const { return view_.block_size(); }
 
  private:
@@ -63,18 +63,18 @@ class Aim {
 };
 
 struct ObservedMove {
-  std::optional<Element> at;            ///< where it is: in the destination; in a step without one, whom the truth has there
-  Element asked;                        ///< the element that belongs there if the step runs as written
+  std::optional<ViewElement> at;        ///< where it is: in the destination; in a step without one, whom the truth has there
+  ViewElement asked;                    ///< the element that belongs there if the step runs as written
   bool taken{false};                    ///< `at` is one of the elements that the step moves
-  std::optional<Element> from;          ///< the element that arrived
+  std::optional<ViewElement> from;      ///< the element that arrived
   std::optional<BufferAddress> source;  ///< its origin
-  std::optional<BufferAddress> stray;   ///< where it lay if that is no memory of the step's source
-  const Clue* clue{nullptr};
+  std::optional<BufferAddress> unexpected;  ///< where it lay if that is no memory of the step's source
+  const Attribution* attribution{nullptr};
 };
 
 /// This byte of the destination holds what that byte of the source held before the step. Such facts show what a step would
 /// have done with addresses without playing it.
-struct Fact {
+struct ByteMove {
   BufferAddress to, from;
   bool taken{false};  ///< it lies where the step writes: other steps may have moved the rest
   bool sent{false};   ///< it comes from where the step reads

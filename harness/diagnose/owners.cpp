@@ -25,15 +25,17 @@ bool Owners::own(Provenance& at) const {
 }
 
 Provenance Owners::source_of(const Provenance& at) const {
-  Provenance seat = at;
+  Provenance element_run = at;
   const auto moved = moved_to_.find(at.block);
-  if (moved == moved_to_.end() || !own(seat)) return nothing();
+  if (moved == moved_to_.end() || !own(element_run)) return nothing();
   const std::int64_t size = group_.producer.ranks.front().geometry.block_size;
   for (const Request* r : moved->second) {
-    if (r->generation != seat.generation || static_cast<std::size_t>(seat.token / size) >= r->producer_blocks.size())
+    if (r->generation != element_run.generation ||
+        static_cast<std::size_t>(element_run.token / size) >= r->producer_blocks.size())
       continue;
-    Provenance from = seat;
-    from.block = r->producer_blocks[static_cast<std::size_t>(seat.token / size)], from.slot = seat.token % size;
+    Provenance from = element_run;
+    from.block = r->producer_blocks[static_cast<std::size_t>(element_run.token / size)],
+    from.slot = element_run.token % size;
     for (std::size_t rank = 0; rank < group_.producer.ranks.size(); ++rank) {
       const auto& g = group_.producer.ranks[rank].geometry;
       if (at.head < g.first_head || at.head >= g.first_head + g.heads) continue;

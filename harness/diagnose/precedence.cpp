@@ -61,7 +61,7 @@ const std::vector<HypothesisGenerator>& generators() {
        generate_memories,
        {C::head_shard_mapping, C::layer_misrouted, C::region_aliasing, C::scale_misplaced, C::stale_block, C::wrong_block_id,
         C::wrong_stride, C::truncated, C::over_read}},
-      {"content where no step puts it", 2.05, generate_strays, {C::stale_block, C::wrong_block_id}},
+      {"content where no step puts it", 2.05, generate_unexpected, {C::stale_block, C::wrong_block_id}},
       {"an id beside the pool", 2.1, generate_beside, {C::wrong_block_id}},
       {"more or fewer tokens", 2.1, generate_lengths, {C::truncated, C::over_read}},
       {"pieces of the whole transfer",

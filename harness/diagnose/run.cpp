@@ -11,7 +11,7 @@
 #include "case/text.hpp"
 #include "diagnose/effect.hpp"
 #include "diagnose/explain.hpp"
-#include "diagnose/facts.hpp"
+#include "diagnose/what_happened.hpp"
 #include "diagnose/window.hpp"
 #include "kernels/tag.hpp"
 
@@ -77,7 +77,7 @@ std::optional<Operation> op_of(const Scenario& scenario, const std::string& step
 
 // The first wrong bytes, in words, with the owner of the data found there.
 std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
-                                   const AddressSpace& space, SymbolTable& symbols, const Clues& clues) {
+                                   const AddressSpace& space, SymbolTable& symbols, const Attributions& attributions) {
   std::vector<WrongByte> out;
   for (const WrongRange& range : mismatch.ranges) {
     if (out.size() == 16) break;
@@ -99,10 +99,12 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
       }
     }
     std::string where = to_string(symbols.at(expectation.id(*check, range.buffer, range.begin, symbols)), space.buffers());
-    const auto clue = std::find_if(clues.all.begin(), clues.all.end(),
-                                   [&](const Clue& c) { return c.buffer == range.buffer && c.offset == range.begin; });
-    if (clue != clues.all.end())
-      where += "; found: " + (clue->untouched ? std::string("what was there before") : to_string(clue->is, space.buffers()));
+    const auto attribution = std::find_if(attributions.all.begin(), attributions.all.end(), [&](const Attribution& c) {
+      return c.buffer == range.buffer && c.offset == range.begin;
+    });
+    if (attribution != attributions.all.end())
+      where += "; found: " +
+               (attribution->untouched ? std::string("what was there before") : to_string(attribution->is, space.buffers()));
     if (range.end - range.begin > bytes) where += fmt::format("; wrong to {}", offset + range.end - range.begin - 1);
     out.push_back({region, offset, text::hex(must), text::hex(seen), where});
   }
@@ -113,7 +115,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 // content.
 double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space,
                            const SymbolTable& symbols, std::int64_t content) {
-  // Measured, rounded up: clue, observed move and place of a byte; a byte whose poison is looked up by its value.
+  // Measured, rounded up: attribution, observed move and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {
@@ -146,13 +148,13 @@ struct Held {
   Expectation expectation;
   Mismatch mismatch;
   std::int64_t content{0};
-  Clues clues;
+  Attributions attributions;
   Held(Truth of, const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed)
       : truth(std::move(of)), expectation(truth, space, symbols, seed) {}
   Held(const Held&) = delete;
-  /// The check that the clues are of; null: no byte is wrong, or the truth never reaches it.
+  /// The check that the attributions are of; null: no byte is wrong, or the truth never reaches it.
   const Checkpoint* wrong_at(const Observation& seen) const {
-    return mismatch.ranges.empty() ? nullptr : expectation.at(seen.checks[clues.check]);
+    return mismatch.ranges.empty() ? nullptr : expectation.at(seen.checks[attributions.check]);
   }
 };
 
@@ -173,7 +175,7 @@ std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenar
   out->mismatch = compare(seen, out->truth, out->expectation, space);
   out->content = content_of(out->expectation, symbols);
   if (!out->mismatch.ranges.empty())
-    out->clues = find_clues(seen, out->mismatch, out->truth, out->expectation, space, symbols, seed);
+    out->attributions = attribute_bytes(seen, out->mismatch, out->truth, out->expectation, space, symbols, seed);
   return out;
 }
 
@@ -183,7 +185,7 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Addr
     if (event.value("violation", "") != "outside" || event.value("step", "") != seen.ending.step) continue;
     const BufferAddress place{event.value("backing", -1), event.value("offset", std::int64_t{0})};
     if (place.buffer < 0 || static_cast<std::size_t>(place.buffer) >= space.buffers().size()) continue;
-    const std::string words = Seats(scenario, space).words_beyond(place);
+    const std::string words = LayoutIndex(scenario, space).text_beyond(place);
     if (!words.empty()) return " (" + words + ")";
   }
   return "";
@@ -261,20 +263,20 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
     observe_more(seen, program, seed, naming_passes, executor);
     mismatch = compare(seen, whole.truth, whole.expectation, space, &mismatch);
     const auto find = [&] {
-      whole.clues = find_clues(seen, mismatch, whole.truth, whole.expectation, space, symbols, seed);
+      whole.attributions = attribute_bytes(seen, mismatch, whole.truth, whole.expectation, space, symbols, seed);
     };
     find();
-    if (whole.clues.unknown > 0 && name_declared(scenario, symbols)) find();
+    if (whole.attributions.unknown > 0 && name_declared(scenario, symbols)) find();
     if (!completed) due = due_before(seen.ending.step, scenario, space, symbols, seen, seed);
     if (due) told = due.get();
     report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
     if (const Checkpoint* check = told->wrong_at(seen))
-      report.what_happened = what_happened(scenario, space, symbols, *check, told->clues);
-    why = explain(
-        {without_faults(scenario), space, whole.truth, seen, mismatch, whole.clues, whole.expectation, symbols, seed});
+      report.what_happened = what_happened(scenario, space, symbols, *check, told->attributions);
+    why = explain({without_faults(scenario), space, whole.truth, seen, mismatch, whole.attributions, whole.expectation,
+                   symbols, seed});
   } else {
     report.what_happened =
-        what_happened(scenario, space, symbols, runs_of(seen, mismatch, whole.expectation, space, symbols, seed));
+        what_happened(scenario, space, symbols, symbol_extents(seen, mismatch, whole.expectation, space, symbols, seed));
   }
 
   const std::int64_t wrong = report.wrong_bytes;
@@ -300,9 +302,10 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
       text += left > 0 && !why.all_bytes ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, wrong)
                                          : "it does not predict how the run ended and what was reported";
   }
-  if (whole.clues.damage > 0)
-    text += fmt::format("; {} bytes that should hold no content were overwritten", whole.clues.damage);
-  if (whole.clues.left > 0) text += fmt::format("; {} bytes that were to be erased were left", whole.clues.left);
+  if (whole.attributions.damage > 0)
+    text += fmt::format("; {} bytes that should hold no content were overwritten", whole.attributions.damage);
+  if (whole.attributions.left > 0)
+    text += fmt::format("; {} bytes that were to be erased were left", whole.attributions.left);
   std::vector<std::string> messages;
   if (!completed && why.words != seen.ending.text) messages.push_back(ended);
   if (wrong > 0) messages.push_back(fmt::format("{} wrong bytes", wrong));
@@ -323,12 +326,12 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
                    : wrong == 0                             ? fmt::format("all {} bytes had arrived", report.expected_bytes)
                    : !searched ? fmt::format("{} of {} bytes were wrong", wrong, whole.content)
                                : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
-                                             report.expected_bytes, told->clues.untouched);
+                                             report.expected_bytes, told->attributions.untouched);
   }
   report.tried = why.tried, report.trace = why.trace;
-  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, symbols, told->clues);
+  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, symbols, told->attributions);
   if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
-    report.picture = moves_of(scenario, space, symbols, *check, told->clues);
+    report.picture = moves_of(scenario, space, symbols, *check, told->attributions);
   report.diagnose_ns = ns_since(compared);
   return report;
 }

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "diagnose/explain.hpp"
-#include "diagnose/facts.hpp"
 #include "diagnose/run.hpp"
 #include "diagnose/testing/cases.hpp"
+#include "diagnose/what_happened.hpp"
 #include "scene/machine/sequence.hpp"
 
 namespace kvcts::scenario {
@@ -27,7 +27,7 @@ std::vector<std::string> told(const Report& report) {
 }
 using Words = std::vector<std::string>;
 
-/// As it is said of a case that is too large for clues.
+/// As it is said of a case that is too large for attributions.
 std::vector<Finding> found_in_runs(const Scenario& scenario) {
   const AddressSpace space(scenario);
   SymbolTable names;
@@ -36,7 +36,7 @@ std::vector<Finding> found_in_runs(const Scenario& scenario) {
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(program, 1, 2);
   const Mismatch mismatch = compare(seen, truth, expectation, space);
-  return what_happened(scenario, space, names, runs_of(seen, mismatch, expectation, space, names, 1));
+  return what_happened(scenario, space, names, symbol_extents(seen, mismatch, expectation, space, names, 1));
 }
 Words told_in_runs(const Scenario& scenario) {
   Report report;

@@ -14,7 +14,7 @@ using Kind = Provenance::Kind;
 
 // ---- seats ---------------------------------------------------------------------------------------------------------
 
-Seats::Seats(const Scenario& scenario, const AddressSpace& space) : space_(space) {
+LayoutIndex::LayoutIndex(const Scenario& scenario, const AddressSpace& space) : space_(space) {
   for (const auto& [name, memory] : scenario.memories) {
     if (memory.view.cache.empty() || !memory.view.of.empty()) continue;
     Memory m{name, static_cast<int>(memory.rank), cache_of(memory.view), {}};
@@ -25,12 +25,12 @@ Seats::Seats(const Scenario& scenario, const AddressSpace& space) : space_(space
   }
 }
 
-std::optional<Seat> Seats::at(BufferAddress address) const {
+std::optional<ElementRun> LayoutIndex::at(BufferAddress address) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = address.offset - m.begins[a].offset;
       if (m.begins[a].buffer != address.buffer || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
-      auto spot = seat_at(m.cache, static_cast<int>(a), inside);
+      auto spot = element_run_at(m.cache, static_cast<int>(a), inside);
       if (spot) spot->who.from = m.name, spot->who.rank = m.rank;
       return spot;
     }
@@ -38,21 +38,22 @@ std::optional<Seat> Seats::at(BufferAddress address) const {
   return std::nullopt;
 }
 
-std::string Seats::words_at(BufferAddress address) const {
+std::string LayoutIndex::text_at(BufferAddress address) const {
   const Buffer& b = space_.buffers().at(static_cast<std::size_t>(address.buffer));
   if (address.offset < 0) return "guard below";
   if (address.offset >= b.bytes) return "guard above";
   if (const auto spot = at(address)) {
-    const Provenance* seat = &spot->who;
-    const std::string kv = seat->kv == 0 ? "K" : seat->kv == 1 ? "V" : fmt::format("kv {}", seat->kv);
-    return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv,
-                       seat->layer, seat->block, seat->slot, seat->head);
+    const Provenance* element_run = &spot->who;
+    const std::string kv = element_run->kv == 0 ? "K" : element_run->kv == 1 ? "V" : fmt::format("kv {}", element_run->kv);
+    return fmt::format("{}{} layer {} block {} slot {} head {}",
+                       element_run->component.empty() ? "" : element_run->component + " ", kv, element_run->layer,
+                       element_run->block, element_run->slot, element_run->head);
   }
   const bool declared = std::any_of(memories_.begin(), memories_.end(), [&](const Memory& m) { return m.name == b.memory; });
   return declared ? "padding" : "raw bytes";
 }
 
-std::string Seats::words_beyond(BufferAddress address) const {
+std::string LayoutIndex::text_beyond(BufferAddress address) const {
   for (const Memory& m : memories_) {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = address.offset - m.begins[a].offset;
@@ -76,10 +77,11 @@ std::string Seats::words_beyond(BufferAddress address) const {
 
 // ---- who -----------------------------------------------------------------------------------------------------------
 
-Teller::Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check)
-    : space_(space), symbols_(symbols), seats_(scenario, space), element_index_(check, space, symbols) {}
+ProvenanceFormatter::ProvenanceFormatter(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
+                                         const Checkpoint& check)
+    : space_(space), symbols_(symbols), layout_index_(scenario, space), element_index_(check, space, symbols) {}
 
-Provenance Teller::tell(const Symbol& who, int buffer) const {
+Provenance ProvenanceFormatter::tell(const Symbol& who, int buffer) const {
   Provenance out;
   switch (who.kind) {
     case Symbol::Kind::unknown:
@@ -113,11 +115,12 @@ Provenance Teller::tell(const Symbol& who, int buffer) const {
     const Buffer& b = space_.buffers()[static_cast<std::size_t>(address.buffer)];
     const int rank = b.side == "producer" ? 2 : address.buffer != buffer ? 1 : 0;
     if (rank <= best) continue;
-    const auto spot = seats_.at(address);
-    const Provenance* seat = spot ? &spot->who : nullptr;
-    if (!seat || seat->kv != who.kv || seat->layer != who.layer || seat->head != who.head) continue;
+    const auto spot = layout_index_.at(address);
+    const Provenance* element_run = spot ? &spot->who : nullptr;
+    if (!element_run || element_run->kv != who.kv || element_run->layer != who.layer || element_run->head != who.head)
+      continue;
     best = rank;
-    out.block = seat->block, out.slot = seat->slot, out.from = seat->from, out.rank = seat->rank;
+    out.block = element_run->block, out.slot = element_run->slot, out.from = element_run->from, out.rank = element_run->rank;
   }
   return out;
 }
@@ -150,7 +153,7 @@ int buffer_of(const AddressSpace& space, const std::string& region) {
 
 }  // namespace
 
-std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
+std::vector<ComparedRange> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
   const AddressSpace space(scenario);
   SymbolTable symbols;
   const Truth truth = paint(without_faults(scenario), space, symbols);
@@ -178,19 +181,19 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
   const Checkpoint* check = expectation.at(seen.checks[at]);
   if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
   const SymbolResolver resolver(seen, symbols, space, seed);
-  const Teller teller(scenario, space, symbols, *check);
+  const ProvenanceFormatter formatter(scenario, space, symbols, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
   for (int pass = 0; pass < naming_passes; ++pass)
     renderings.push_back(std::make_unique<Rendering>(symbols, space.buffers(), seed, pass));
-  std::vector<Stretch> out;
+  std::vector<ComparedRange> out;
   for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
     const SymbolId must = expectation.id(*check, buffer, offset, symbols);
-    Stretch byte{offset,
-                 1,
-                 teller.seats().words_at({buffer, offset}),
-                 teller.tell(symbols.at(must), buffer),
-                 teller.tell(resolver.symbol(at, buffer, offset), buffer),
-                 false};
+    ComparedRange byte{offset,
+                       1,
+                       formatter.layout_index().text_at({buffer, offset}),
+                       formatter.tell(symbols.at(must), buffer),
+                       formatter.tell(resolver.symbol(at, buffer, offset), buffer),
+                       false};
     for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
       byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(buffer, offset) !=
                    renderings[static_cast<std::size_t>(pass)]->byte(must);
@@ -204,20 +207,21 @@ std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Wi
 // ---- drawings ------------------------------------------------------------------------------------------------------
 
 json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check,
-              const Clues& clues) {
+              const Attributions& attributions) {
   constexpr std::size_t most = 96, before = 8;
-  const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
-  if (first == clues.all.end()) return nullptr;
-  const Teller teller(scenario, space, symbols, check);
-  std::vector<Stretch> runs;
+  const auto first =
+      std::find_if(attributions.all.begin(), attributions.all.end(), [](const Attribution& c) { return c.wrong; });
+  if (first == attributions.all.end()) return nullptr;
+  const ProvenanceFormatter formatter(scenario, space, symbols, check);
+  std::vector<ComparedRange> runs;
   std::size_t first_wrong = 0;
   std::int64_t all = 0;
-  for (const Clue& c : clues.all) {
+  for (const Attribution& c : attributions.all) {
     if (c.buffer != first->buffer) continue;
     ++all;
     if (runs.size() > first_wrong + most && first_wrong > 0) continue;
-    const Provenance must = teller.tell(c.must, c.buffer);
-    append(runs, {c.offset, 1, "", must, c.wrong ? teller.tell(c.is, c.buffer) : must, c.wrong});
+    const Provenance must = formatter.tell(c.must, c.buffer);
+    append(runs, {c.offset, 1, "", must, c.wrong ? formatter.tell(c.is, c.buffer) : must, c.wrong});
     if (c.wrong && first_wrong == 0) first_wrong = runs.size();
   }
   const std::size_t begin = first_wrong > before ? first_wrong - before : 0, end = std::min(runs.size(), begin + most);

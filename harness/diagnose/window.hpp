@@ -7,22 +7,22 @@
 #include <vector>
 
 #include "case/provenance.hpp"
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 #include "diagnose/observe.hpp"
 
 namespace kvcts::scenario {
 
 /// Where bytes of the address space lie by the declared layouts of their memories.
-class Seats {
+class LayoutIndex {
  public:
-  Seats(const Scenario& scenario, const AddressSpace& space);
+  LayoutIndex(const Scenario& scenario, const AddressSpace& space);
   /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
   /// bytes.
-  std::optional<Seat> at(BufferAddress address) const;
+  std::optional<ElementRun> at(BufferAddress address) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
-  std::string words_at(BufferAddress address) const;
+  std::string text_at(BufferAddress address) const;
   /// Of a place outside, in a pool whose blocks are outermost: "block 9, slot 8, of 8 blocks"; else "".
-  std::string words_beyond(BufferAddress address) const;
+  std::string text_beyond(BufferAddress address) const;
 
  private:
   struct Memory {
@@ -37,16 +37,17 @@ class Seats {
 
 /// Whos in readable form: the element with its block and slot in the memory it came from (the first other memory that has it
 /// in the truth, a producer's before others).
-class Teller {
+class ProvenanceFormatter {
  public:
-  Teller(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check);
+  ProvenanceFormatter(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
+                      const Checkpoint& check);
   Provenance tell(const Symbol& who, int buffer) const;
-  const Seats& seats() const { return seats_; }
+  const LayoutIndex& layout_index() const { return layout_index_; }
 
  private:
   const AddressSpace& space_;
   const SymbolTable& symbols_;
-  Seats seats_;
+  LayoutIndex layout_index_;
   ElementIndex element_index_;
 };
 
@@ -64,11 +65,11 @@ struct Region {
 std::vector<Region> regions_of(const Scenario& scenario);
 /// Plays the scenario as run_scenario() does, then reads the window. Throws std::runtime_error when the region, check or
 /// byte does not exist.
-std::vector<Stretch> look(const Scenario& scenario, std::uint64_t seed, const Window& window);
+std::vector<ComparedRange> look(const Scenario& scenario, std::uint64_t seed, const Window& window);
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.
 nlohmann::json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
-                        const Checkpoint& check, const Clues& clues);
+                        const Checkpoint& check, const Attributions& attributions);
 
 }  // namespace kvcts::scenario

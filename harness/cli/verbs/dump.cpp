@@ -76,7 +76,7 @@ std::vector<std::uint8_t> run(ResolvedCase c, const dump::Window& window, std::s
   return from_hex(bytes->text);
 }
 
-std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
+std::vector<ComparedRange> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
   if (c.performer == Performer::machine) {
     const std::string check = o.at == "after" ? "" : o.at;
     if (o.at == "before")
@@ -96,18 +96,18 @@ std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& 
   return dump::look(c, window, run(c, window, ending));
 }
 
-void print(const std::vector<Stretch>& stretches, int lines) {
+void print(const std::vector<ComparedRange>& extents, int lines) {
   std::size_t widest = 1;
-  for (const Stretch& s : stretches)
+  for (const ComparedRange& s : extents)
     widest = std::max(widest, fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1).size());
   int left = lines;
-  for (std::size_t i = 0; i < stretches.size(); ++i) {
+  for (std::size_t i = 0; i < extents.size(); ++i) {
     if (left-- == 0) {
       fmt::print("and {} more; --lines shows them\n",
-                 report::plural(static_cast<std::int64_t>(stretches.size() - i), "range"));
+                 report::plural(static_cast<std::int64_t>(extents.size() - i), "range"));
       return;
     }
-    const Stretch& s = stretches[i];
+    const ComparedRange& s = extents[i];
     const std::string range =
         s.bytes == 1 ? std::to_string(s.offset) : fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1);
     if (!s.wrong) {
@@ -128,17 +128,17 @@ int show(const Options& o, const Globals& globals) {
   const ResolvedCase resolved = one.plan->resolve(one.item);
   if (o.region.empty()) return list(resolved, globals);
   std::string region = o.region, ending;
-  std::vector<Stretch> stretches;
+  std::vector<ComparedRange> extents;
   try {
-    stretches = look(resolved, o, region, ending);
+    extents = look(resolved, o, region, ending);
   } catch (const std::runtime_error& e) {
     throw UsageError(fmt::format("{}: {}", one.id, e.what()));
   }
   std::int64_t wrong = 0;
-  for (const Stretch& s : stretches) wrong += s.wrong ? s.bytes : 0;
+  for (const ComparedRange& s : extents) wrong += s.wrong ? s.bytes : 0;
   if (globals.json) {
     json list = json::array();
-    for (const Stretch& s : stretches) {
+    for (const ComparedRange& s : extents) {
       list.push_back({{"offset", s.offset},
                       {"bytes", s.bytes},
                       {"place", s.place},
@@ -157,7 +157,7 @@ int show(const Options& o, const Globals& globals) {
              : o.at == "before" ? "before"
                                 : "at " + o.at + " of",
              report::thousands(wrong), wrong > 0 ? "" : " here");
-  print(stretches, o.lines);
+  print(extents, o.lines);
   return exit_as_expected;
 }
 

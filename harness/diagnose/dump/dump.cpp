@@ -4,7 +4,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "diagnose/arrivals.hpp"
+#include "diagnose/region_extents.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/oracle/tail.hpp"
 
@@ -47,8 +47,8 @@ std::string place_words(const ResolvedCase& c, const RegionRef& region, std::int
 Provenance along(const ResolvedCase& c, Provenance who, const RegionRef& region, std::int64_t offset) {
   if (who.kind == Kind::poison) who.offset = who.last_offset = offset;
   if (who.kind != Kind::element) return who;
-  const Provenance seat = seat_at(rank_of(c, region).truth, region.allocation, offset).value().who;
-  who.channel = seat.channel, who.last_channel = seat.last_channel;
+  const Provenance location = element_run_at(rank_of(c, region).truth, region.allocation, offset).value().who;
+  who.channel = location.channel, who.last_channel = location.last_channel;
   if (who.rank < 0) who.rank = region.rank;
   return who;
 }
@@ -75,7 +75,7 @@ RegionRef region_of(const ResolvedCase& resolved, const std::string& region) {
   return tails.front();
 }
 
-std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Bytes& found) {
+std::vector<ComparedRange> look(const ResolvedCase& c, const Window& window, const Bytes& found) {
   const RegionRef region = region_of(c, window.region);
   const auto shape = oracle::file_shape(c, region.bytes);
   const std::int64_t begin = shape.base + window.offset;
@@ -84,7 +84,7 @@ std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Byt
                              std::to_string(shape.size - shape.base) + " (guards included), the window is " +
                              std::to_string(window.offset) + " to " + std::to_string(window.offset + window.bytes));
   }
-  using diagnose::Arrivals;
+  using diagnose::RegionExtents;
   const auto expect_at_most = [](std::size_t most, const std::string& what, std::size_t is) {
     if (is > most)
       throw std::runtime_error("this case has more than " + std::to_string(most) + what +
@@ -93,7 +93,7 @@ std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Byt
   const std::vector<RegionRef> sources = regions(c, Side::producer);
   std::int64_t searched = 0;
   for (const RegionRef& r : sources) searched += oracle::file_shape(c, r.bytes).size;
-  expect_at_most(Arrivals::cut_whole >> 20, " MiB to search",
+  expect_at_most(RegionExtents::cut_whole >> 20, " MiB to search",
                  static_cast<std::size_t>(std::max(searched, shape.size)) >> 20);
   std::vector<Bytes> producer;
   for (const RegionRef& r : sources) producer.push_back(image(c, r, oracle::write_initial));
@@ -102,27 +102,27 @@ std::vector<Stretch> look(const ResolvedCase& c, const Window& window, const Byt
   Bytes file = expected;
   std::ranges::copy(found, file.begin() + begin);
   const Bytes right = forgiven(c, region, views, expected, file);
-  Arrivals arrivals(c, views);
-  arrivals.add({region, before, expected, file});
-  arrivals.search();
-  const auto& all = arrivals.stretches(0);
-  expect_at_most(Arrivals::most_stretches, " rows in this region", all.size());
+  RegionExtents extents(c, views);
+  extents.add({region, before, expected, file});
+  extents.search();
+  const auto& all = extents.extents(0);
+  expect_at_most(RegionExtents::most_extents, " rows in this region", all.size());
 
   const bool empty = found.empty() && region.side == Side::consumer && c.connector.kind != "none";
-  std::vector<Stretch> out;
+  std::vector<ComparedRange> out;
   auto one = all.begin();
   for (std::int64_t at = begin; at < begin + window.bytes; ++at) {
     while (one != all.end() && one->at + one->bytes <= at) ++one;
     const std::int64_t offset = at - shape.base;
-    Stretch byte{offset, 1, place_words(c, region, offset), {}, {}, false};
+    ComparedRange byte{offset, 1, place_words(c, region, offset), {}, {}, false};
     if (empty || one == all.end() || at < one->at) {  // right, and no content
       byte.found.kind = Kind::poison, byte.found.region = region.name;
       byte.found = byte.expected = along(c, byte.found, region, offset);
     } else {
       byte.expected = along(c, one->should, region, offset);
-      byte.found = one->home < 0
-                       ? one->wrong ? one->did : byte.expected
-                       : along(c, one->did, sources[static_cast<std::size_t>(one->home)], one->home_offset + at - one->at);
+      byte.found = one->source < 0 ? one->wrong ? one->did : byte.expected
+                                   : along(c, one->did, sources[static_cast<std::size_t>(one->source)],
+                                           one->source_offset + at - one->at);
       byte.wrong =
           one->wrong && !std::equal(file.begin() + one->at, file.begin() + one->at + one->bytes, right.begin() + one->at);
     }

@@ -40,7 +40,7 @@ requests: [{tokens: 3, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
 
 /// The window after a run that left what `make` does to the region as expected; `at`: its first byte.
 template <class Make>
-std::vector<Stretch> after(const ResolvedCase& c, const Window& w, Make&& make) {
+std::vector<ComparedRange> after(const ResolvedCase& c, const Window& w, Make&& make) {
   const RegionRef region = region_of(c, w.region);
   const auto shape = oracle::file_shape(c, region.bytes);
   Bytes before(static_cast<std::size_t>(shape.size)), file(before.size());
@@ -56,37 +56,36 @@ const auto right = [](Bytes&, auto, auto) {};
 constexpr const char* consumer = "consumer/g0/r0/kv.L0";
 
 TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
-  const auto stretches = after(plain(), {consumer, 128, 64}, right);
-  ASSERT_EQ(stretches.size(), 4u);
-  EXPECT_EQ(stretches[0].place, "K layer 0 block 1 slot 0 head 0");
-  EXPECT_EQ(words(stretches[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(stretches[3].found), "K layer 0 block 2 slot 1 head 1 channel 0..7, generation 1, token 1, from rank 1");
-  EXPECT_TRUE(std::none_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.wrong; }));
+  const auto extents = after(plain(), {consumer, 128, 64}, right);
+  ASSERT_EQ(extents.size(), 4u);
+  EXPECT_EQ(extents[0].place, "K layer 0 block 1 slot 0 head 0");
+  EXPECT_EQ(words(extents[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(extents[3].found), "K layer 0 block 2 slot 1 head 1 channel 0..7, generation 1, token 1, from rank 1");
+  EXPECT_TRUE(std::none_of(extents.begin(), extents.end(), [](const ComparedRange& s) { return s.wrong; }));
 }
 
 TEST(Dump, WrongBytesAreNamedAsFarAsOneRunCanTell) {
-  const auto stretches = after(plain(), {consumer, 128, 96}, [](Bytes&, auto at, auto before) {
+  const auto extents = after(plain(), {consumer, 128, 96}, [](Bytes&, auto at, auto before) {
     std::swap_ranges(at + 128, at + 144, at + 144);  // slots exchanged
     std::copy_n(before + 160, 16, at + 160);         // a row that was not written
     std::fill_n(at + 176, 16, std::uint8_t{0});
     at[200] ^= 1;
     for (int i = 208; i < 224; ++i) at[i] ^= static_cast<std::uint8_t>(i);
   });
-  ASSERT_EQ(stretches.size(), 8u);
-  EXPECT_EQ(words(stretches[0].expected),
-            "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(stretches[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
-  EXPECT_EQ(words(stretches[1].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(stretches[2].found), "what was there before");
-  EXPECT_EQ(words(stretches[3].found), "0x00");
-  EXPECT_EQ(stretches[5].offset, 200);
-  EXPECT_EQ(stretches[5].bytes, 1);
-  EXPECT_EQ(words(stretches[5].expected), "V layer 0 block 2 slot 0 head 0 channel 4, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(stretches[5].found), "too short to tell");
-  EXPECT_EQ(words(stretches[6].found), "V layer 0 block 2 slot 0 head 0 channel 4..7, generation 1, token 0, from rank 0")
+  ASSERT_EQ(extents.size(), 8u);
+  EXPECT_EQ(words(extents[0].expected), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(extents[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
+  EXPECT_EQ(words(extents[1].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(extents[2].found), "what was there before");
+  EXPECT_EQ(words(extents[3].found), "0x00");
+  EXPECT_EQ(extents[5].offset, 200);
+  EXPECT_EQ(extents[5].bytes, 1);
+  EXPECT_EQ(words(extents[5].expected), "V layer 0 block 2 slot 0 head 0 channel 4, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(extents[5].found), "too short to tell");
+  EXPECT_EQ(words(extents[6].found), "V layer 0 block 2 slot 0 head 0 channel 4..7, generation 1, token 0, from rank 0")
       << "the rest of its row";
-  EXPECT_EQ(words(stretches[7].found), "unknown");
-  for (std::size_t i = 0; i < stretches.size(); ++i) EXPECT_EQ(stretches[i].wrong, i != 4 && i != 6) << i;
+  EXPECT_EQ(words(extents[7].found), "unknown");
+  for (std::size_t i = 0; i < extents.size(); ++i) EXPECT_EQ(extents[i].wrong, i != 4 && i != 6) << i;
 }
 
 TEST(Dump, ASwappedBlockAndAnOverrunGuardAreNamed) {
@@ -171,15 +170,15 @@ steps:
 TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   const ResolvedCase c = resolved_of(order);
   // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data read as HND: slot 1 of head 0 is head 1 of token 0.
-  const auto stretches = scenario::look(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
-  ASSERT_EQ(stretches.size(), 2u);
-  EXPECT_EQ(stretches[0].place, "K layer 0 block 2 slot 0 head 0");
-  EXPECT_FALSE(stretches[0].wrong);
-  EXPECT_EQ(words(stretches[0].found), "K layer 0 block 3 slot 0 head 0 channel 0..7, generation 4, token 0, from P rank 3");
-  EXPECT_TRUE(stretches[1].wrong);
-  EXPECT_EQ(words(stretches[1].expected),
+  const auto extents = scenario::look(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
+  ASSERT_EQ(extents.size(), 2u);
+  EXPECT_EQ(extents[0].place, "K layer 0 block 2 slot 0 head 0");
+  EXPECT_FALSE(extents[0].wrong);
+  EXPECT_EQ(words(extents[0].found), "K layer 0 block 3 slot 0 head 0 channel 0..7, generation 4, token 0, from P rank 3");
+  EXPECT_TRUE(extents[1].wrong);
+  EXPECT_EQ(words(extents[1].expected),
             "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
-  EXPECT_EQ(words(stretches[1].found), "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
+  EXPECT_EQ(words(extents[1].found), "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
   EXPECT_EQ(words(scenario::look(c.scenario, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
   EXPECT_THROW(scenario::look(c.scenario, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";
   EXPECT_THROW(scenario::look(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);

@@ -3,7 +3,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

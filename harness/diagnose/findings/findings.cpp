@@ -370,7 +370,7 @@ class Memory {
 bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }
 
 /// Of the values that bound the wrong content on each axis: "layer 1, tokens 0..3, 8" are three.
-std::size_t stretches_of(const std::vector<Fact>& facts, const Names& names) {
+std::size_t count_extents(const std::vector<Fact>& facts, const Names& names) {
   std::size_t out = 0;
   for (const Axis axis : content_axes) {
     std::set<std::int64_t> wrong, all;
@@ -393,7 +393,7 @@ void say_by_piece(const std::vector<Fact>& facts, const Names& names, std::vecto
   if (many == 0 || names.sources.empty()) return;
   std::vector<PieceRule> rules = piece_rules(facts, names);
   if (rules.empty()) return;
-  const bool simple = many == 1 && !findings.front().vague && stretches_of(facts, names) <= 3;
+  const bool simple = many == 1 && !findings.front().vague && count_extents(facts, names) <= 3;
   const bool one = std::ranges::all_of(rules, [&](const PieceRule& rule) { return rule.of == rules.front().of; });
   if (one && !(simple && rules.front().whole)) {
     Finding said;

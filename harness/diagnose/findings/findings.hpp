@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "case/result.hpp"
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

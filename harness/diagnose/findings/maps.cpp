@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

@@ -21,15 +21,15 @@ std::uint32_t first_of(ByteView run) {
 
 /// A stretch whose origin is looked for, and where its bytes are.
 struct Wanted {
-  Stretch stretch;
+  SearchedRange range;
   ByteView key;         ///< what is looked for: of a short stretch also its neighbours, which a copy brings along
   std::size_t lead{0};  ///< bytes of the key in front of the stretch
   std::vector<std::pair<std::size_t, std::size_t>> homes;  ///< source, byte
   int tries{0};                                            ///< with what follows, with what is in front, on its own
 
   void take_key() {
-    const auto at = static_cast<std::size_t>(stretch.at), bytes = static_cast<std::size_t>(stretch.bytes);
-    const ByteView file = stretch.file;
+    const auto at = static_cast<std::size_t>(range.at), bytes = static_cast<std::size_t>(range.bytes);
+    const ByteView file = range.file;
     const std::size_t size = tries == 2 ? std::min(bytes, key_bytes) : std::min(key_bytes, file.size());
     const std::size_t end = tries == 1 ? at + std::min(bytes, key_bytes) : std::min(at + size, file.size());
     const std::size_t begin = end < size ? 0 : tries == 1 ? end - size : at;
@@ -40,8 +40,8 @@ struct Wanted {
 };
 
 /// Finds every place in the sources that begins like a wanted key.
-void find_homes(const std::vector<ByteView>& sources, std::vector<Wanted>& all) {
-  constexpr std::size_t most_homes = 16;
+void find_sources(const std::vector<ByteView>& sources, std::vector<Wanted>& all) {
+  constexpr std::size_t most_sources = 16;
   std::unordered_map<std::uint32_t, std::vector<std::size_t>> by_key;
   const auto filter = std::make_unique<std::bitset<1 << 26>>();  // most bytes begin nothing
   const auto bit = [](std::uint32_t key) { return (key * 0x9e3779b1u) >> 6; };
@@ -59,7 +59,7 @@ void find_homes(const std::vector<ByteView>& sources, std::vector<Wanted>& all) 
       if (at == by_key.end()) continue;
       for (const std::size_t w : at->second) {
         const ByteView wanted = all[w].key;
-        if (all[w].homes.size() < most_homes && i + wanted.size() <= source.size() &&
+        if (all[w].homes.size() < most_sources && i + wanted.size() <= source.size() &&
             std::memcmp(source.data() + i, wanted.data(), wanted.size()) == 0)
           all[w].homes.emplace_back(f, i + all[w].lead);
       }
@@ -69,7 +69,7 @@ void find_homes(const std::vector<ByteView>& sources, std::vector<Wanted>& all) 
 
 /// The longest of its homes, then the likeliest; bytes that it explains.
 std::int64_t settle(const std::vector<ByteView>& sources, const Judge& judge, Wanted& wanted) {
-  Stretch& one = wanted.stretch;
+  SearchedRange& one = wanted.range;
   const ByteView bytes = one.file.subspan(static_cast<std::size_t>(one.at), static_cast<std::size_t>(one.bytes));
   std::pair<std::size_t, int> best{0, INT32_MIN};
   for (const auto& [f, i] : wanted.homes) {
@@ -86,31 +86,32 @@ std::int64_t settle(const std::vector<ByteView>& sources, const Judge& judge, Wa
 
 }  // namespace
 
-std::vector<Stretch> origins_of(const std::vector<ByteView>& sources, std::vector<Stretch> stretches, const Judge& judge) {
+std::vector<SearchedRange> origins_of(const std::vector<ByteView>& sources, std::vector<SearchedRange> ranges,
+                                      const Judge& judge) {
   // What follows in a stretch may come from elsewhere: its rest is looked for again, as long as that finds something.
   constexpr int most_passes = 96;
-  std::vector<Stretch> out;
+  std::vector<SearchedRange> out;
   std::vector<Wanted> wanted;
-  for (Stretch& one : stretches) wanted.push_back({std::move(one), {}, 0, {}, 0});
+  for (SearchedRange& one : ranges) wanted.push_back({std::move(one), {}, 0, {}, 0});
   for (int pass = 0; pass < most_passes && !wanted.empty(); ++pass) {
     for (Wanted& w : wanted) w.take_key();
     std::erase_if(wanted, [&](Wanted& w) {
       if (w.key.size() >= shortest) return false;
-      w.stretch.too_short = true;
-      out.push_back(std::move(w.stretch));
+      w.range.too_short = true;
+      out.push_back(std::move(w.range));
       return true;
     });
-    find_homes(sources, wanted);
+    find_sources(sources, wanted);
     std::vector<Wanted> rest;
     for (Wanted& w : wanted) {
-      Stretch& one = w.stretch;
+      SearchedRange& one = w.range;
       const std::int64_t found = settle(sources, judge, w);
       if (found == 0 && ++w.tries < 3) {
         rest.push_back(std::move(w));
         continue;
       }
       if (found > 0 && found < one.bytes) {
-        Stretch next = one;
+        SearchedRange next = one;
         next.source = -1, next.from = 0;
         next.at += found, next.bytes -= found;
         one.bytes = found;
@@ -120,7 +121,7 @@ std::vector<Stretch> origins_of(const std::vector<ByteView>& sources, std::vecto
     }
     wanted = std::move(rest);
   }
-  for (Wanted& w : wanted) out.push_back(std::move(w.stretch));
+  for (Wanted& w : wanted) out.push_back(std::move(w.range));
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace kvcts::findings {
 using ByteView = std::span<const std::uint8_t>;
 
 /// Bytes of a file, and those of a source that they equal.
-struct Stretch {
+struct SearchedRange {
   std::size_t number{0};  ///< the caller's
   ByteView file;          ///< whole: what lies beside a short stretch helps to find it
   std::int64_t at{0}, bytes{0};
@@ -25,11 +25,12 @@ struct Likely {
   std::int64_t reach{0};
   int rank{0};
 };
-using Judge = std::function<Likely(int source, std::int64_t at, const Stretch& stretch)>;
+using Judge = std::function<Likely(int source, std::int64_t at, const SearchedRange& range)>;
 
 /// Cuts the stretches where their origins end. Each is looked up by 16 bytes, its own or with its neighbours, in one pass
 /// over the sources for all; one of less than 4 bytes that was moved on its own is not found. Linear, but for 96 such passes
 /// where pieces of pieces come from elsewhere.
-std::vector<Stretch> origins_of(const std::vector<ByteView>& sources, std::vector<Stretch> stretches, const Judge& judge);
+std::vector<SearchedRange> origins_of(const std::vector<ByteView>& sources, std::vector<SearchedRange> ranges,
+                                      const Judge& judge);
 
 }  // namespace kvcts::findings

@@ -10,8 +10,8 @@
 #include <iostream>
 #include <random>
 
-#include "diagnose/facts.hpp"
 #include "diagnose/findings/testing/evaluator.hpp"
+#include "diagnose/what_happened.hpp"
 #include "layout/template.hpp"
 #include "scene/testing/scenarios.hpp"
 
@@ -254,13 +254,16 @@ std::vector<std::string> told(Played& p, bool runs) {
   Expectation expectation(p.truth, p.space, p.symbols, Played::seed);
   if (runs)
     return texts(what_happened(p.scenario, p.space, p.symbols,
-                               runs_of(p.seen, p.mismatch, expectation, p.space, p.symbols, Played::seed)));
+                               symbol_extents(p.seen, p.mismatch, expectation, p.space, p.symbols, Played::seed)));
   Observation seen = p.seen;
   observe_more(seen, p.program, Played::seed, naming_passes);
-  const auto find = [&] { return find_clues(seen, p.mismatch, p.truth, expectation, p.space, p.symbols, Played::seed); };
-  Clues clues = find();
-  if (clues.unknown > 0 && name_declared(p.scenario, p.symbols)) clues = find();
-  return texts(what_happened(p.scenario, p.space, p.symbols, *expectation.at(seen.checks[clues.check]), clues));
+  const auto find = [&] {
+    return attribute_bytes(seen, p.mismatch, p.truth, expectation, p.space, p.symbols, Played::seed);
+  };
+  Attributions attributions = find();
+  if (attributions.unknown > 0 && name_declared(p.scenario, p.symbols)) attributions = find();
+  return texts(
+      what_happened(p.scenario, p.space, p.symbols, *expectation.at(seen.checks[attributions.check]), attributions));
 }
 
 TEST(Sentences, AreTrueOfTheBytes) {

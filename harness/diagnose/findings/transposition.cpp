@@ -2,7 +2,7 @@
 #include <array>
 #include <set>
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 
 namespace kvcts::findings {
 

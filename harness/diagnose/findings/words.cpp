@@ -247,14 +247,14 @@ Parted parted(const std::vector<Fact>& facts, const std::vector<std::size_t>& so
 }  // namespace
 
 Finding words_of(const Flat& flat, const Names& names) {
-  const auto stretch = [&](int region, std::int64_t offset) {
+  const auto extent = [&](int region, std::int64_t offset) {
     return fmt::format("{}, byte{} {}", names.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
                        range(offset, offset + flat.length - 1));
   };
   const std::string share = flat.bytes == flat.length
                                 ? bytes_words(flat.bytes)
                                 : fmt::format("{} of {} bytes", text::thousands(flat.bytes), text::thousands(flat.length));
-  return {fmt::format("{}: holds {} ({})", stretch(flat.region, flat.offset), stretch(flat.from, flat.from_offset), share),
+  return {fmt::format("{}: holds {} ({})", extent(flat.region, flat.offset), extent(flat.from, flat.from_offset), share),
           flat.bytes, false, "bytes of another place"};
 }
 

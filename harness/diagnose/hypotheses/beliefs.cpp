@@ -57,7 +57,7 @@ bool likely(HypothesisSearch& w, const CandidateSteps& bodies, const Uses& uses)
   bool asked = false;
   for (const Use& use : uses) {
     const Action& a = w.action(use.step);
-    if (a.op != Operation::move || a.from.size() != 1 || a.to.size() != 1 || w.facts(use.step).empty()) continue;
+    if (a.op != Operation::move || a.from.size() != 1 || a.to.size() != 1 || w.byte_moves(use.step).empty()) continue;
     asked = true;
     if (w.agreement(use.step, bodies[use.step].front()).best() > 0.99) return true;
   }

@@ -154,7 +154,7 @@ void generate_copies(HypothesisSearch& w) {
     if (!meant.empty() && meant.size() <= 4096) {
       List list{w, i, fills ? stretches(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
       for (const WrongRange& range : w.evidence().mismatch.ranges) {
-        if (range.check == w.clues().check) list.wrong.push_back(range);
+        if (range.check == w.attributions().check) list.wrong.push_back(range);
       }
       shorter(list), longer(list), cut(list);
       if (!fills) joined(list);

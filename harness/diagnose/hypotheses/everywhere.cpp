@@ -28,15 +28,15 @@ std::int64_t shift_of(HypothesisSearch& w, bool at_source) {
   constexpr int asked = 500;
   std::map<std::int64_t, int> votes;
   int left = asked;
-  for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || left-- == 0) continue;
-    for (const BufferAddress& q : w.element_index().of(clue.must)) {
-      if (clue.is.kind == Symbol::Kind::poison && at_source && clue.is.buffer == q.buffer)
-        ++votes[clue.is.offset - q.offset];
-      if (clue.is.kind != Symbol::Kind::tag) continue;
-      for (const BufferAddress& p : w.element_index().of(clue.is)) {
+  for (const Attribution& attribution : w.attributions().all) {
+    if (!attribution.wrong || left-- == 0) continue;
+    for (const BufferAddress& q : w.element_index().of(attribution.must)) {
+      if (attribution.is.kind == Symbol::Kind::poison && at_source && attribution.is.buffer == q.buffer)
+        ++votes[attribution.is.offset - q.offset];
+      if (attribution.is.kind != Symbol::Kind::tag) continue;
+      for (const BufferAddress& p : w.element_index().of(attribution.is)) {
         if (at_source && p.buffer == q.buffer) ++votes[p.offset - q.offset];
-        if (!at_source && p.buffer == clue.buffer) ++votes[clue.offset - p.offset];
+        if (!at_source && p.buffer == attribution.buffer) ++votes[attribution.offset - p.offset];
       }
     }
   }

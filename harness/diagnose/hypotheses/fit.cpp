@@ -195,7 +195,7 @@ void generate_fits(HypothesisSearch& w) {
         const std::int64_t slots = slots_of(views[v]);
         const Ids ids = table_at(w, i, at_source, v).value_or(Ids{});
         std::map<Component, std::vector<Sample>> samples;
-        const auto coordinate = [&](const Element& e) -> std::optional<layout::Coord> {
+        const auto coordinate = [&](const ViewElement& e) -> std::optional<layout::Coord> {
           const std::int64_t entry = e.token ? entry_of(*request, views[v], *e.token) : -1;
           if (entry < 0 || entry >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
           layout::Coord c;
@@ -204,8 +204,8 @@ void generate_fits(HypothesisSearch& w) {
           c[Axis::slot] = (*e.token - request->first_token) % slots;
           return c;
         };
-        const auto put_where = [&](const Element& e) {
-          Element out = e;
+        const auto put_where = [&](const ViewElement& e) {
+          ViewElement out = e;
           out.layer = picked_destination(a.pick.layers, a.pick_to.layers, e.layer),
           out.kv = picked_destination(a.pick.kv, a.pick_to.kv, e.kv);
           out.head = picked_destination(a.pick.heads, a.pick_to.heads, e.head),
@@ -221,8 +221,9 @@ void generate_fits(HypothesisSearch& w) {
             // What should be c here is elsewhere in the source.
             const auto c = coordinate(s.asked);
             if (c && s.source && buffers.contains(s.source->buffer)) some.push_back({*c, *s.source});
-          } else if (!at_source && buffers.contains(s.clue->buffer)) {
-            if (const auto c = coordinate(put_where(*s.from))) some.push_back({*c, {s.clue->buffer, s.clue->offset}});
+          } else if (!at_source && buffers.contains(s.attribution->buffer)) {
+            if (const auto c = coordinate(put_where(*s.from)))
+              some.push_back({*c, {s.attribution->buffer, s.attribution->offset}});
           }
         }
         for (const Component component : {Component::data, Component::scale}) {

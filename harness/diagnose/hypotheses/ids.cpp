@@ -139,7 +139,7 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
 }
 
 void OtherIds::axes() {
-  axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers",
+  axis([](const ViewElement& e) { return std::optional(e.layer); }, &Selection::layers, "layers",
        [](const Mapping& m) {
          // All in place but one, which has another's place: two layers share a buffer.
          const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
@@ -147,14 +147,14 @@ void OtherIds::axes() {
          const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
          return shared ? FaultClass::region_aliasing : FaultClass::layer_misrouted;
        });
-  axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads",
+  axis([](const ViewElement& e) { return std::optional(e.head); }, &Selection::heads, "heads",
        [](const Mapping&) { return FaultClass::head_shard_mapping; });
-  axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv",
+  axis([](const ViewElement& e) { return std::optional(e.kv); }, &Selection::kv, "kv",
        [](const Mapping& m) {
          const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
          return exchanged ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing;
        });
-  axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
+  axis([](const ViewElement& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
        &Selection::channels, "channels",
        [&](const Mapping& m) {
          std::set<std::int64_t> sources;
@@ -173,7 +173,7 @@ void OtherIds::axes() {
 
 void OtherIds::tokens() {
   const Component asked = a_.parts == "scales" ? Component::scale : Component::data;
-  axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens",
+  axis([&](const ViewElement& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens",
        [&](const Mapping& m) {
          if (asked == Component::scale) return FaultClass::scale_misplaced;
          const std::int64_t n =

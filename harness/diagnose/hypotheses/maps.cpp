@@ -181,18 +181,20 @@ void generate_offsets(HypothesisSearch& w) {
     // By how much sources or destinations are off, read off the bytes.
     std::map<std::int64_t, std::int64_t> at_source, at_destination;
     std::int64_t budget = 2000;
-    for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || --budget < 0) continue;
-      if (clue.is.kind == Symbol::Kind::tag) {
-        for (const BufferAddress& p : w.element_index().of(clue.is)) {
-          for (const BufferAddress& q : w.element_index().of(clue.must)) {
+    for (const Attribution& attribution : w.attributions().all) {
+      if (!attribution.wrong || --budget < 0) continue;
+      if (attribution.is.kind == Symbol::Kind::tag) {
+        for (const BufferAddress& p : w.element_index().of(attribution.is)) {
+          for (const BufferAddress& q : w.element_index().of(attribution.must)) {
             if (p.buffer == q.buffer && p.offset != q.offset) ++at_source[p.offset - q.offset];
           }
-          if (p.buffer == clue.buffer && p.offset != clue.offset) ++at_destination[clue.offset - p.offset];
+          if (p.buffer == attribution.buffer && p.offset != attribution.offset)
+            ++at_destination[attribution.offset - p.offset];
         }
-      } else if (clue.is.kind == Symbol::Kind::poison) {
-        for (const BufferAddress& q : w.element_index().of(clue.must)) {
-          if (clue.is.buffer == q.buffer && clue.is.offset != q.offset) ++at_source[clue.is.offset - q.offset];
+      } else if (attribution.is.kind == Symbol::Kind::poison) {
+        for (const BufferAddress& q : w.element_index().of(attribution.must)) {
+          if (attribution.is.buffer == q.buffer && attribution.is.offset != q.offset)
+            ++at_source[attribution.is.offset - q.offset];
         }
       }
     }

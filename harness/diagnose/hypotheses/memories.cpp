@@ -82,7 +82,7 @@ void generate_memories(HypothesisSearch& w) {
           w.attempt(class_of(was, name), words, i, body);
           if (a.op == Operation::move) {
             if (const Mapping layers =
-                    mapping_of(w.observed_moves(i), [](const Element& e) { return std::optional(e.layer); });
+                    mapping_of(w.observed_moves(i), [](const ViewElement& e) { return std::optional(e.layer); });
                 !layers.empty() && !is_identity(layers)) {
               Action mapped = body;
               mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();

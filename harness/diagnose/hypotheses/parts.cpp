@@ -16,12 +16,12 @@ namespace {
 struct Divider {
   const char* what;
   Picks Selection::* picks;
-  std::int64_t Element::* member;
+  std::int64_t ViewElement::* member;
   Axis axis;
 };
-const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
-                                       {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
-                                       {"heads", &Selection::heads, &Element::head, Axis::head}}};
+const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &ViewElement::layer, Axis::layer},
+                                       {"of K and V", &Selection::kv, &ViewElement::kv, Axis::kv},
+                                       {"heads", &Selection::heads, &ViewElement::head, Axis::head}}};
 
 // A step split into several, each for some values of an axis; like parts stay together.
 void attempt_cut(HypothesisSearch& w, std::size_t step, const Divider& cut, FaultClass fault_class, const std::string& words,
@@ -89,7 +89,7 @@ void generate_holes(HypothesisSearch& w, std::size_t i) {
     for (const ObservedMove& s : w.observed_moves(i)) {
       if (!s.taken) continue;
       bool& any = touched[(*s.at).*outer.member][(*s.at).*inner.member];
-      any = any || !s.clue->wrong || !s.clue->untouched;
+      any = any || !s.attribution->wrong || !s.attribution->untouched;
     }
     std::vector<std::pair<Action, std::int64_t>> parts;
     for (const auto& [value, inside] : touched) {
@@ -173,23 +173,23 @@ void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
 }
 
 // Something was copied where nothing was intended: contiguous runs of bytes from elsewhere.
-void generate_strays(HypothesisSearch& w, std::size_t i) {
-  struct Stray {
+void generate_unexpected(HypothesisSearch& w, std::size_t i) {
+  struct UnexpectedSource {
     BufferAddress from, to;
     std::int64_t bytes;
   };
-  std::vector<Stray> strays;
+  std::vector<UnexpectedSource> unexpected_sources;
   const auto images = w.images_before(i);
   const ElementIndex addresses(
       images, [&](int buffer) { return buffer < static_cast<int>(w.evidence().space.buffers().size()); },
       w.evidence().symbols);
-  for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || clue.is.kind != Symbol::Kind::tag) continue;
-    const auto found = addresses.of(clue.is);
-    if (found.empty() || strays.size() > 64) return;
-    const BufferAddress to{clue.buffer, clue.offset};
-    if (!strays.empty()) {
-      Stray& last = strays.back();
+  for (const Attribution& attribution : w.attributions().all) {
+    if (!attribution.wrong || attribution.is.kind != Symbol::Kind::tag) continue;
+    const auto found = addresses.of(attribution.is);
+    if (found.empty() || unexpected_sources.size() > 64) return;
+    const BufferAddress to{attribution.buffer, attribution.offset};
+    if (!unexpected_sources.empty()) {
+      UnexpectedSource& last = unexpected_sources.back();
       const BufferAddress next{last.from.buffer, last.from.offset + last.bytes};
       const bool follows = last.to.buffer == to.buffer && last.to.offset + last.bytes == to.offset &&
                            std::find(found.begin(), found.end(), next) != found.end();
@@ -198,9 +198,9 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
         continue;
       }
     }
-    strays.push_back({found.front(), to, 1});
+    unexpected_sources.push_back({found.front(), to, 1});
   }
-  if (strays.empty()) return;
+  if (unexpected_sources.empty()) return;
   const auto name_in = [&](int buffer) {
     for (const Buffer& b : w.evidence().space.buffers()) {
       if (b.ordinal == buffer) return b.name;
@@ -210,18 +210,18 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
   CandidateSteps bodies = w.bodies();
   bodies[i].clear();
   std::int64_t all = 0;
-  for (const Stray& stray : strays) {
+  for (const UnexpectedSource& unexpected : unexpected_sources) {
     Action copy;
     copy.op = Operation::copy;
     copy.from.emplace_back(), copy.to.emplace_back();
-    copy.from[0].of = name_in(stray.from.buffer), copy.to[0].of = name_in(stray.to.buffer);
-    copy.from_offset = stray.from.offset, copy.to_offset = stray.to.offset, copy.bytes = stray.bytes;
+    copy.from[0].of = name_in(unexpected.from.buffer), copy.to[0].of = name_in(unexpected.to.buffer);
+    copy.from_offset = unexpected.from.offset, copy.to_offset = unexpected.to.offset, copy.bytes = unexpected.bytes;
     bodies[i].push_back(std::move(copy));
-    all += stray.bytes;
+    all += unexpected.bytes;
   }
   w.attempt(FaultClass::stale_block,
-            std::to_string(all) + " bytes of " + name_in(strays[0].from.buffer) + " were copied over " +
-                name_in(strays[0].to.buffer) + " in " + symbol_of(w, i) + ", where nothing was meant",
+            std::to_string(all) + " bytes of " + name_in(unexpected_sources[0].from.buffer) + " were copied over " +
+                name_in(unexpected_sources[0].to.buffer) + " in " + symbol_of(w, i) + ", where nothing was meant",
             std::move(bodies));
 }
 
@@ -230,7 +230,7 @@ void generate_strays(HypothesisSearch& w, std::size_t i) {
 void generate_parts(HypothesisSearch& w) {
   for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == Operation::nothing) generate_strays(w, i);
+    if (a.op == Operation::nothing) generate_unexpected(w, i);
     if (a.op != Operation::move && a.op != Operation::put && a.op != Operation::get && a.op != Operation::write) continue;
     if (!w.scenario().requests.contains(a.request)) continue;
     generate_fewer_views(w, i);

@@ -75,7 +75,7 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
                         {"kv", &Selection::kv, {}, {}},
                         {"heads", &Selection::heads, {}, {}},
                         {"tokens", &Selection::tokens, {}, {}}};
-  std::vector<Cut> strayed = cuts;  // of those found in the wrong place
+  std::vector<Cut> moved_away = cuts;  // of those found in the wrong place
   std::set<bool> components, wrong_components;
   std::int64_t slots = 1;
   for (const auto* views : {&a.from, &a.to}) {
@@ -85,34 +85,37 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
   std::set<std::int64_t> wrong_blocks;
   for (const ObservedMove& s : w.observed_moves(step)) {
     if (!s.taken) continue;
-    const Element& e = *s.at;
+    const ViewElement& e = *s.at;
     const std::array<std::int64_t, 4> values{e.layer, e.kv, e.head, *e.token};
     const bool data = e.component == layout::Component::data;
     for (std::size_t i = 0; i < cuts.size(); ++i) {
       cuts[i].all.insert(values[i]);
-      if (s.clue->wrong) cuts[i].wrong.insert(values[i]);
+      if (s.attribution->wrong) cuts[i].wrong.insert(values[i]);
     }
-    if (s.clue->wrong) wrong_blocks.insert((*e.token - first) / slots);
+    if (s.attribution->wrong) wrong_blocks.insert((*e.token - first) / slots);
     components.insert(data);
-    if (s.clue->wrong) wrong_components.insert(data);
+    if (s.attribution->wrong) wrong_components.insert(data);
   }
-  for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || clue.untouched || clue.is.kind != Symbol::Kind::tag) continue;
-    const std::array<std::int64_t, 3> values{clue.is.layer, clue.is.kv, clue.is.head};
+  for (const Attribution& attribution : w.attributions().all) {
+    if (!attribution.wrong || attribution.untouched || attribution.is.kind != Symbol::Kind::tag) continue;
+    const std::array<std::int64_t, 3> values{attribution.is.layer, attribution.is.kv, attribution.is.head};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (cuts[i].all.contains(values[i])) strayed[i].wrong.insert(values[i]);
+      if (cuts[i].all.contains(values[i])) moved_away[i].wrong.insert(values[i]);
     }
   }
   if (wrong_components.empty() != further) return {};
   if (further) {
-    for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || (clue.must.kind != Symbol::Kind::tag && clue.must.kind != Symbol::Kind::number)) continue;
-      const std::array<std::int64_t, 4> values{clue.must.layer, clue.must.kv, clue.must.head, clue.must.token};
+    for (const Attribution& attribution : w.attributions().all) {
+      if (!attribution.wrong ||
+          (attribution.must.kind != Symbol::Kind::tag && attribution.must.kind != Symbol::Kind::number))
+        continue;
+      const std::array<std::int64_t, 4> values{attribution.must.layer, attribution.must.kv, attribution.must.head,
+                                               attribution.must.token};
       for (std::size_t i = 0; i < cuts.size(); ++i) {
         if (cuts[i].all.contains(values[i])) cuts[i].wrong.insert(values[i]);
       }
-      if (!cuts[3].wrong.empty()) wrong_blocks.insert((clue.must.token - first) / slots);
-      wrong_components.insert(clue.must.component == layout::Component::data);
+      if (!cuts[3].wrong.empty()) wrong_blocks.insert((attribution.must.token - first) / slots);
+      wrong_components.insert(attribution.must.component == layout::Component::data);
     }
   }
   if (wrong_components.empty()) return {};
@@ -141,8 +144,8 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
   add({}, component);
   std::vector<Cut> elsewhere;
   for (std::size_t i = 0; i < 3; ++i) {
-    strayed[i].all = cuts[i].all;
-    if (strayed[i].divides()) elsewhere.push_back(strayed[i]);
+    moved_away[i].all = cuts[i].all;
+    if (moved_away[i].divides()) elsewhere.push_back(moved_away[i]);
   }
   add(elsewhere, "");
   for (const Cut& cut : elsewhere) add({cut}, "");
@@ -168,7 +171,7 @@ void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double mos
   Scenario scenario = w.scenario();
   scenario.steps[step].intended = pieces.back();
   pieces.pop_back();
-  Evidence rest{scenario, e.space, e.truth, e.observation, e.mismatch, e.clues, e.expectation, e.symbols, e.seed};
+  Evidence rest{scenario, e.space, e.truth, e.observation, e.mismatch, e.attributions, e.expectation, e.symbols, e.seed};
   rest.whole_only = true, rest.real = e.real;
   HypothesisSearch search(rest, w, {step, std::move(pieces)});
   search.allow_only(allowed);

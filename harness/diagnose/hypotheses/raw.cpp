@@ -59,14 +59,15 @@ void generate_raw(HypothesisSearch& w) {
       }
     }
     std::int64_t budget = 500;
-    for (const Clue& clue : w.clues().all) {
-      if (!clue.wrong || --budget < 0) continue;
-      for (const BufferAddress& p : w.element_index().of(clue.is)) {
-        for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(p.offset - q.offset);
-        shifts.insert(clue.offset - p.offset);
+    for (const Attribution& attribution : w.attributions().all) {
+      if (!attribution.wrong || --budget < 0) continue;
+      for (const BufferAddress& p : w.element_index().of(attribution.is)) {
+        for (const BufferAddress& q : w.element_index().of(attribution.must)) shifts.insert(p.offset - q.offset);
+        shifts.insert(attribution.offset - p.offset);
       }
-      if (clue.is.kind == Symbol::Kind::poison) {
-        for (const BufferAddress& q : w.element_index().of(clue.must)) shifts.insert(clue.is.offset - q.offset);
+      if (attribution.is.kind == Symbol::Kind::poison) {
+        for (const BufferAddress& q : w.element_index().of(attribution.must))
+          shifts.insert(attribution.is.offset - q.offset);
       }
       if (shifts.size() > 24) break;
     }

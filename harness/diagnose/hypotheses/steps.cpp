@@ -174,7 +174,7 @@ bool brought_block_0(HypothesisSearch& w, std::size_t step, bool at_source) {
     if (!table) continue;
     const Request request = *w.request_at(i, b.request);
     const bool right = std::any_of(w.observed_moves(i).begin(), w.observed_moves(i).end(), [&](const ObservedMove& s) {
-      if (!s.taken || s.clue->wrong || s.clue->untouched || !s.asked.token) return false;
+      if (!s.taken || s.attribution->wrong || s.attribution->untouched || !s.asked.token) return false;
       const std::int64_t k = entry_of(request, theirs.front(), at_source ? *s.asked.token : *s.at->token);
       return k >= 0 && k < static_cast<std::int64_t>(table->size()) && (*table)[static_cast<std::size_t>(k)] == 0;
     });
@@ -235,7 +235,7 @@ void generate_skips(HypothesisSearch& w) {
   std::set<std::size_t> nowhere;
   for (const std::size_t i : moves) {
     std::size_t taken = 0, untouched = 0;
-    for (const ObservedMove& s : w.observed_moves(i)) taken += s.taken, untouched += s.taken && s.clue->untouched;
+    for (const ObservedMove& s : w.observed_moves(i)) taken += s.taken, untouched += s.taken && s.attribution->untouched;
     if (taken > 0 && taken == untouched) nowhere.insert(i);
   }
   if (nowhere.size() > 1 && nowhere.size() < moves.size()) {
@@ -294,21 +294,21 @@ void generate_subsets(HypothesisSearch& w) {
     const bool written = written_before(w, i);
     for (const ObservedMove& s : w.observed_moves(i)) {
       if (!s.taken) continue;
-      const Clue& clue = *s.clue;
-      const Element& at = *s.at;
-      const bool pair =
-          (clue.must.kind == Symbol::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
+      const Attribution& attribution = *s.attribution;
+      const ViewElement& at = *s.at;
+      const bool pair = (attribution.must.kind == Symbol::Kind::tag && layout::bits(attribution.must.dtype) == 4) ||
+                        layout::bits(at.dtype) == 4;
       four_bits = four_bits || pair;
-      const bool as_before = written && w.name_before(i, clue.buffer, clue.offset) == clue.is;
-      if (!clue.wrong && as_before) continue;  // right by itself: says nothing
-      const bool touched = !clue.wrong || !(clue.untouched || as_before);
+      const bool as_before = written && w.name_before(i, attribution.buffer, attribution.offset) == attribution.is;
+      if (!attribution.wrong && as_before) continue;  // right by itself: says nothing
+      const bool touched = !attribution.wrong || !(attribution.untouched || as_before);
       const auto note = [&](Part& part, std::int64_t value) {
         part.all.insert(value);
         if (touched) part.touched.insert(value);
       };
       if (!touched) lacking.push_back({at.layer, at.kv, *at.token, at.head, at.channel});
       note(axes[0], at.layer), note(axes[1], at.kv), note(axes[3], at.head), note(axes[4], at.channel);
-      if (pair && clue.must.kind != Symbol::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
+      if (pair && attribution.must.kind != Symbol::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
       if (*at.token != 0 || at.component == layout::Component::data) note(axes[2], *at.token);
       note(parts, at.component == layout::Component::data ? 0 : 1);
     }
@@ -462,9 +462,11 @@ void generate_options(HypothesisSearch& w) {
       std::swap(body.from_step, body.to_step);
       if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels)
         std::swap(body.pick, body.pick_to);
-      const bool source_changed = std::any_of(w.clues().all.begin(), w.clues().all.end(), [&](const Clue& clue) {
-        return clue.wrong && w.evidence().space.buffers()[static_cast<std::size_t>(clue.buffer)].memory == memory_of(a.from);
-      });
+      const bool source_changed =
+          std::any_of(w.attributions().all.begin(), w.attributions().all.end(), [&](const Attribution& attribution) {
+            return attribution.wrong &&
+                   w.evidence().space.buffers()[static_cast<std::size_t>(attribution.buffer)].memory == memory_of(a.from);
+          });
       if (source_changed)
         w.attempt(FaultClass::copy_direction, "source and destination exchanged in " + symbol_of(w, i), i, body);
     }
@@ -522,17 +524,17 @@ void generate_options(HypothesisSearch& w) {
         }
       }
       // Registered at another base: content that should come from one place comes from further on.
-      for (const Clue& clue : w.clues().all) {
-        if (!clue.wrong) continue;
-        const BufferAddress own{clue.is.buffer, clue.is.offset};
+      for (const Attribution& attribution : w.attributions().all) {
+        if (!attribution.wrong) continue;
+        const BufferAddress own{attribution.is.buffer, attribution.is.offset};
         for (const BufferAddress& p :
-             clue.is.kind == Symbol::Kind::poison ? std::span(&own, 1) : w.element_index().of(clue.is)) {
-          for (const BufferAddress& q : w.element_index().of(clue.must)) {
+             attribution.is.kind == Symbol::Kind::poison ? std::span(&own, 1) : w.element_index().of(attribution.is)) {
+          for (const BufferAddress& q : w.element_index().of(attribution.must)) {
             if (p.buffer == q.buffer) shifts.insert(p.offset - q.offset);
           }
         }
-        for (const BufferAddress& q : w.element_index().of(clue.is)) {
-          if (q.buffer == clue.buffer) shifts.insert(clue.offset - q.offset);
+        for (const BufferAddress& q : w.element_index().of(attribution.is)) {
+          if (q.buffer == attribution.buffer) shifts.insert(attribution.offset - q.offset);
         }
         if (shifts.size() > 24) break;
       }

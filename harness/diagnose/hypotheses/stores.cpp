@@ -92,7 +92,7 @@ void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
   for (const std::size_t get : s.gets) {
     std::map<std::size_t, std::int64_t> votes;
     for (const ObservedMove& move : w.observed_moves(get)) {
-      const Symbol& is = move.clue->is;
+      const Symbol& is = move.attribution->is;
       if (!move.taken || is.kind != Symbol::Kind::tag) continue;
       for (const std::size_t put : s.puts) {
         const Action& a = w.action(put);
@@ -138,12 +138,12 @@ void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
   struct Route {
     FaultClass fault_class;
     Picks Selection::* picks;
-    std::optional<std::int64_t> (*of)(const Element&);
+    std::optional<std::int64_t> (*of)(const ViewElement&);
   };
   const Route routes[] = {
-      {FaultClass::wrong_block_id, &Selection::tokens, [](const Element& e) { return e.token; }},
-      {FaultClass::layer_misrouted, &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
-      {FaultClass::head_shard_mapping, &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
+      {FaultClass::wrong_block_id, &Selection::tokens, [](const ViewElement& e) { return e.token; }},
+      {FaultClass::layer_misrouted, &Selection::layers, [](const ViewElement& e) { return std::optional(e.layer); }},
+      {FaultClass::head_shard_mapping, &Selection::heads, [](const ViewElement& e) { return std::optional(e.head); }}};
   for (const Route& route : routes) {
     CandidateSteps bodies = w.bodies();
     std::string words;

@@ -102,17 +102,17 @@ void generate_times(HypothesisSearch& w, std::size_t step) {
 void generate_filled(HypothesisSearch& w, std::size_t step) {
   const Action& a = w.action(step);
   if (!a.to_blocks || a.to.size() != 1) return;
-  const Lens lens(a.to[0], w.evidence().space, {}, {}, 0);
+  const AddressToElement to_element(a.to[0], w.evidence().space, {}, {}, 0);
   std::set<std::int64_t> hit, spared;
-  for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong) continue;
-    const auto element = lens.at({clue.buffer, clue.offset});
+  for (const Attribution& attribution : w.attributions().all) {
+    if (!attribution.wrong) continue;
+    const auto element = to_element.at({attribution.buffer, attribution.offset});
     if (!element || element->block < 0) continue;
     const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
     (meant ? spared : hit).insert(element->block);
   }
-  // Intended constant bytes are no clues: a block of the list with no wrong bytes was hit, unless bytes were kept that
-  // another block lost.
+  // Intended constant bytes are no attributions: a block of the list with no wrong bytes was hit, unless bytes were kept
+  // that another block lost.
   Ids all, moved;
   for (const std::int64_t id : *a.to_blocks) {
     if (!spared.contains(id)) all.push_back(id), moved.push_back(id);
@@ -241,7 +241,7 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
       const auto& views = at_source ? a.from : a.to;
       const auto table = table_at(w, i, at_source);
       if (views.size() != 1 || !table || table->empty()) continue;
-      const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
+      const ElementToAddress to_address(w.locators().of(views[0]), *table, {}, r.first_token);
       const std::int64_t blocks = domain_of(views[0], layout::Axis::block).second;
       const auto beyond = [&](const Ids& ids) {
         Ids strangers;
@@ -257,27 +257,30 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
         (at_source ? body.from_blocks : body.to_blocks) = ids;
         w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
       };
-      const auto vote = [&](TableVotes& votes, const Element& e, BufferAddress address) {
-        const auto first = aim.at(e, 0), second = aim.at(e, 1);
+      const auto vote = [&](TableVotes& votes, const ViewElement& e, BufferAddress address) {
+        const auto first = to_address.at(e, 0), second = to_address.at(e, 1);
         if (!e.token || *e.token < r.first_token || !first || !second || first->buffer != address.buffer) return;
         const std::int64_t stride = second->offset - first->offset, distance = address.offset - first->offset;
-        if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
+        if (stride != 0 && distance % stride == 0)
+          ++votes[(*e.token - r.first_token) / to_address.slots()][distance / stride];
       };
       TableVotes votes;
       std::int64_t budget = 4000;
-      for (const Clue& clue : w.clues().all) {
-        if (!clue.wrong || clue.untouched || --budget < 0) continue;
+      for (const Attribution& attribution : w.attributions().all) {
+        if (!attribution.wrong || attribution.untouched || --budget < 0) continue;
         const auto element = [](const Symbol& symbol) {
-          return Element{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
-                         symbol.token,     -1,           0};
+          return ViewElement{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
+                             symbol.token,     -1,           0};
         };
-        if (!at_source && clue.is.kind == Symbol::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
-          vote(votes, element(clue.is), {clue.buffer, clue.offset});
-        if (at_source && clue.must.kind == Symbol::Kind::tag && clue.must.byte == 0 &&
-            clue.must.generation == r.generation) {
-          if (clue.is.kind == Symbol::Kind::poison) vote(votes, element(clue.must), {clue.is.buffer, clue.is.offset});
-          if (clue.is.kind == Symbol::Kind::tag) {
-            for (const BufferAddress& p : w.element_index().of(clue.is)) vote(votes, element(clue.must), p);
+        if (!at_source && attribution.is.kind == Symbol::Kind::tag && attribution.is.byte == 0 &&
+            attribution.is.generation == r.generation)
+          vote(votes, element(attribution.is), {attribution.buffer, attribution.offset});
+        if (at_source && attribution.must.kind == Symbol::Kind::tag && attribution.must.byte == 0 &&
+            attribution.must.generation == r.generation) {
+          if (attribution.is.kind == Symbol::Kind::poison)
+            vote(votes, element(attribution.must), {attribution.is.buffer, attribution.is.offset});
+          if (attribution.is.kind == Symbol::Kind::tag) {
+            for (const BufferAddress& p : w.element_index().of(attribution.is)) vote(votes, element(attribution.must), p);
           }
         }
       }

@@ -93,13 +93,13 @@ void generate_ways_out(HypothesisSearch& w) {
     const Request request = *w.request_at(i, a.request);
     const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
     const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
-    try_axis([](const Element& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
+    try_axis([](const ViewElement& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
              "layers", FaultClass::layer_misrouted);
-    try_axis([](const Element& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads, "heads",
-             FaultClass::head_shard_mapping);
-    try_axis([](const Element& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv",
+    try_axis([](const ViewElement& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads,
+             "heads", FaultClass::head_shard_mapping);
+    try_axis([](const ViewElement& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv",
              FaultClass::kv_split_vs_interleaved);
-    try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; },
+    try_axis([&](const ViewElement& e) { return e.component == asked ? e.token : std::nullopt; },
              Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
              asked == layout::Component::scale ? FaultClass::scale_misplaced : FaultClass::wrong_block_id);
   }

@@ -117,17 +117,17 @@ class List {
   /// Any piece can be the last one of a list; most lists end with a region.
   void generate_behind() {
     constexpr std::int64_t page = 4096, most = 1 << 20;
-    const Clues& clues = w_.clues();
+    const Attributions& attributions = w_.attributions();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       if (i + 1 < pieces_.size() && pieces_[i + 1].copy.to.buffer == pieces_[i].copy.to.buffer) continue;
       const Copy& copy = pieces_[i].copy;
       const std::int64_t end = copy.to.offset + copy.bytes;
       std::int64_t last = end;
       bool zeros = true;
-      for (const Clue& clue : clues.all) {
-        if (!clue.wrong || clue.buffer != copy.to.buffer || clue.offset < end) continue;
-        last = clue.offset + 1;
-        zeros = zeros && clue.is.kind == Symbol::Kind::constant && clue.is.byte == 0;
+      for (const Attribution& attribution : attributions.all) {
+        if (!attribution.wrong || attribution.buffer != copy.to.buffer || attribution.offset < end) continue;
+        last = attribution.offset + 1;
+        zeros = zeros && attribution.is.kind == Symbol::Kind::constant && attribution.is.byte == 0;
       }
       if (last == end || last - end > most) continue;
       for (const std::int64_t bytes : {last - end, (last - end + page - 1) / page * page}) {
@@ -152,14 +152,14 @@ class List {
   void look() {
     std::map<std::pair<int, std::int64_t>, std::size_t> begins;
     for (std::size_t i = 0; i < pieces_.size(); ++i) begins[{pieces_[i].copy.to.buffer, pieces_[i].copy.to.offset}] = i;
-    for (const Clue& clue : w_.clues().all) {
-      auto at = begins.upper_bound({clue.buffer, clue.offset});
+    for (const Attribution& attribution : w_.attributions().all) {
+      auto at = begins.upper_bound({attribution.buffer, attribution.offset});
       if (at == begins.begin()) continue;
       Piece& p = pieces_[(--at)->second];
-      if (p.copy.to.buffer != clue.buffer || clue.offset >= p.copy.to.offset + p.copy.bytes) continue;
-      if (clue.offset == p.copy.to.offset) p.must = clue.must, p.is = clue.is;
-      if (!clue.wrong) continue;
-      const State here = clue.untouched ? State::untouched : State::other;
+      if (p.copy.to.buffer != attribution.buffer || attribution.offset >= p.copy.to.offset + p.copy.bytes) continue;
+      if (attribution.offset == p.copy.to.offset) p.must = attribution.must, p.is = attribution.is;
+      if (!attribution.wrong) continue;
+      const State here = attribution.untouched ? State::untouched : State::other;
       p.state = p.state == State::arrived ? here : p.state == here ? here : State::other;
     }
   }

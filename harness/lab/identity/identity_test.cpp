@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 #include "kernels/tag.hpp"
 #include "scene/machine/copy_program.hpp"
 #include "scene/machine/sequence.hpp"

@@ -42,7 +42,7 @@ SideCache pool_of(const Subject& subject, layout::Geometry geometry) {
 /// What the bytes of an allocation should be. Where any may be they are as found.
 void write_expected(const Question& q, const Bound& bound, const Content& content, const std::vector<BlockContent>& blocks,
                     std::size_t allocation, std::span<std::uint8_t> out) {
-  const auto found = bound.stretches[allocation].bytes;
+  const auto found = bound.ranges[allocation].bytes;
   const int number = static_cast<int>(allocation);
   if (content.poison) {
     kernels::write(image_of(bound.cache, number, static_cast<std::int64_t>(out.size()), blocks, content), out, q.threads);
@@ -65,14 +65,14 @@ Asked::Asked(const Question& question, std::int64_t wrong_bytes) : question_(que
   std::int64_t producer = 0, consumer = 0;
   for (const RegionRef& region : regions(truth_, kvcts::Side::producer)) producer += region.bytes;
   for (const RegionRef& region : regions(truth_, kvcts::Side::consumer)) consumer += region.bytes;
-  if (std::max(producer, consumer) > static_cast<std::int64_t>(diagnose::Arrivals::most_bytes)) return;
+  if (std::max(producer, consumer) > static_cast<std::int64_t>(diagnose::RegionExtents::most_bytes)) return;
   add_producer();
   add_elsewhere();
-  arrivals_.emplace(truth_, bytes_.producer);
-  for (const diagnose::Arrived& one : changed_) arrivals_->add(one);
-  for (std::size_t a = 0; a < question.bound.stretches.size(); ++a) add_consumer(a);
-  arrivals_->search();
-  if (!question.content.poison) arrivals_->forgive_unknown();
+  extents_.emplace(truth_, bytes_.producer);
+  for (const diagnose::RegionBytes& one : changed_) extents_->add(one);
+  for (std::size_t a = 0; a < question.bound.ranges.size(); ++a) add_consumer(a);
+  extents_->search();
+  if (!question.content.poison) extents_->mask_unknown();
 }
 
 void Asked::tell_groups() {
@@ -179,7 +179,7 @@ void Asked::add_producer() {
     }
     const Source& source = *question_.source;
     write_expected(question_, source.bound, source.content, blocks, a, expected);
-    const std::span<const std::uint8_t> found = source.bound.stretches[a].bytes;
+    const std::span<const std::uint8_t> found = source.bound.ranges[a].bytes;
     for (std::size_t i = 0; i < found.size(); ++i) bytes_.source_wrong += found[i] != expected[i];
     if (!std::ranges::equal(found, expected)) changed_.push_back({own[a], expected, expected, found});
   }
@@ -195,7 +195,7 @@ void Asked::add_elsewhere() {
 }
 
 void Asked::add_consumer(std::size_t allocation) {
-  const std::span<const std::uint8_t> found = question_.bound.stretches[allocation].bytes;
+  const std::span<const std::uint8_t> found = question_.bound.ranges[allocation].bytes;
   const int number = static_cast<int>(allocation);
   const auto blocks = blocks_of(question_.content.requests, question_.subject.geometry);
   auto &before = image(found.size()), &expected = image(found.size());
@@ -212,27 +212,27 @@ void Asked::add_consumer(std::size_t allocation) {
   const RegionRef region = regions(truth_, kvcts::Side::consumer).at(allocation);
   bytes_.consumer.push_back(found), bytes_.consumer_before.emplace_back(before),
       bytes_.consumer_expected.emplace_back(expected);
-  arrivals_->add({region, before, expected, found});
+  extents_->add({region, before, expected, found});
 }
 
 Diagnosis Asked::diagnosis() const {
-  if (arrivals_) return diagnose::name_the_cause(bytes_, &*arrivals_);
+  if (extents_) return diagnose::name_the_cause(bytes_, &*extents_);
   Diagnosis out;
   out.text = fmt::format("{}; more than {} MiB are not looked into: verify fewer layers or blocks at a time", not_identified,
-                         diagnose::Arrivals::most_bytes >> 20);
+                         diagnose::RegionExtents::most_bytes >> 20);
   return out;
 }
 
-std::vector<Finding> Asked::what_happened() const { return arrivals_ ? arrivals_->what_happened() : std::vector<Finding>{}; }
+std::vector<Finding> Asked::what_happened() const { return extents_ ? extents_->what_happened() : std::vector<Finding>{}; }
 
 std::string Asked::where(int allocation, std::int64_t offset) const {
   return oracle::where(truth_, regions(truth_, kvcts::Side::consumer).at(static_cast<std::size_t>(allocation)), offset);
 }
 
 std::string Asked::who(int allocation, std::int64_t offset) const {
-  if (!arrivals_) return "";
-  const auto& all = arrivals_->stretches(changed_.size() + static_cast<std::size_t>(allocation));
-  const auto after = std::ranges::upper_bound(all, offset, {}, &diagnose::Arrival::at);
+  if (!extents_) return "";
+  const auto& all = extents_->ranges(changed_.size() + static_cast<std::size_t>(allocation));
+  const auto after = std::ranges::upper_bound(all, offset, {}, &diagnose::RegionExtent::at);
   if (after == all.begin()) return "";
   Provenance who = std::prev(after)->did;
   if (who.kind == Kind::unknown || std::prev(after)->at + std::prev(after)->bytes <= offset) return "";

@@ -40,8 +40,8 @@ class Asked {
   bool sent_{false};  ///< from the source
   std::vector<std::vector<std::uint8_t>> images_;
   diagnose::CaseBytes bytes_{truth_};
-  std::optional<diagnose::Arrivals> arrivals_;  ///< unless there are too many bytes
-  std::vector<diagnose::Arrived> changed_;      ///< of the source
+  std::optional<diagnose::RegionExtents> extents_;  ///< unless there are too many bytes
+  std::vector<diagnose::RegionBytes> changed_;      ///< of the source
 };
 
 }  // namespace kvcts::probe

@@ -68,8 +68,8 @@ bool fills_everything(const layout::Cache& cache, int allocation, const std::vec
 
 void fill(const Subject& subject, const Bound& bound, const Content& content, int threads) {
   const auto blocks = blocks_of(content.requests, subject.geometry);
-  for (std::size_t a = 0; a < bound.stretches.size(); ++a) {
-    const auto bytes = bound.stretches[a].bytes;
+  for (std::size_t a = 0; a < bound.ranges.size(); ++a) {
+    const auto bytes = bound.ranges[a].bytes;
     if (content.poison && !fills_everything(bound.cache, static_cast<int>(a), blocks, subject.geometry)) {
       kernels::write(image_of(bound.cache, static_cast<int>(a), static_cast<std::int64_t>(bytes.size()), blocks, content),
                      bytes, threads);

@@ -16,7 +16,7 @@ constexpr std::size_t shown = 8;           ///< rows
 constexpr std::size_t listed = 256 << 10;  ///< places of wrong bytes per allocation
 
 kernels::Difference check(const Question& q, int allocation, const std::vector<BlockContent>& blocks) {
-  const std::span<const std::uint8_t> bytes = q.bound.stretches[static_cast<std::size_t>(allocation)].bytes;
+  const std::span<const std::uint8_t> bytes = q.bound.ranges[static_cast<std::size_t>(allocation)].bytes;
   if (q.content.poison)
     return kernels::check(image_of(q.bound.cache, allocation, static_cast<std::int64_t>(bytes.size()), blocks, q.content),
                           bytes, listed, q.threads);
@@ -55,7 +55,7 @@ void add_wrong_blocks(const Question& q, const std::vector<BlockContent>& blocks
   std::set<std::int64_t> right;
   for (const BlockContent& b : blocks) {
     const bool is = std::ranges::all_of(q.bound.cache.planes, [&](const Plane& plane) {
-      const auto bytes = q.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
+      const auto bytes = q.bound.ranges[static_cast<std::size_t>(plane.allocation)].bytes;
       return kernels::check(bytes, plane, {&b, 1}, q.content.key, unblocked_generation(q.content), 0).wrong_bytes == 0;
     });
     if (is) right.insert(b.block);
@@ -69,9 +69,9 @@ void add_wrong_blocks(const Question& q, const std::vector<BlockContent>& blocks
 Damage damage_of(const Question& q, const std::vector<BlockContent>& blocks) {
   Damage out;
   bool complete = true;
-  for (std::size_t a = 0; a < q.bound.stretches.size(); ++a) {
+  for (std::size_t a = 0; a < q.bound.ranges.size(); ++a) {
     const int allocation = static_cast<int>(a);
-    const auto bytes = q.bound.stretches[a].bytes;
+    const auto bytes = q.bound.ranges[a].bytes;
     const kernels::Difference difference = check(q, allocation, blocks);
     std::int64_t here = difference.wrong_bytes;
     if (here == 0) continue;

@@ -36,8 +36,8 @@ device::Gpu& gpu(int ordinal) {
   return *one;
 }
 
-Address address(const Stretch& stretch) { return reinterpret_cast<Address>(stretch.bytes.data()); }
-bool whole_vectors(const Stretch& stretch) { return address(stretch) % 16 == 0 && stretch.bytes.size() % 16 == 0; }
+Address address(const TensorRange& range) { return reinterpret_cast<Address>(range.bytes.data()); }
+bool whole_vectors(const TensorRange& range) { return address(range) % 16 == 0 && range.bytes.size() % 16 == 0; }
 
 // A copy of the same tensors on the host.
 struct Copy {
@@ -47,25 +47,21 @@ struct Copy {
 Copy on_host(device::Gpu& of, const Bound& bound) {
   Copy out{{}, bound};
   const device::OwnStream stream(of);
-  for (std::size_t a = 0; a < bound.stretches.size(); ++a) {
-    auto& bytes = out.memory.emplace_back(bound.stretches[a].bytes.size());
-    check(of.driver(), of.driver().copy_out(bytes.data(), address(bound.stretches[a]), bytes.size(), stream),
+  for (std::size_t a = 0; a < bound.ranges.size(); ++a) {
+    auto& bytes = out.memory.emplace_back(bound.ranges[a].bytes.size());
+    check(of.driver(), of.driver().copy_out(bytes.data(), address(bound.ranges[a]), bytes.size(), stream),
           "copying a tensor to the host");
   }
   of.synchronize(stream);
-  for (std::size_t a = 0; a < out.memory.size(); ++a) out.bound.stretches[a].bytes = out.memory[a];
+  for (std::size_t a = 0; a < out.memory.size(); ++a) out.bound.ranges[a].bytes = out.memory[a];
   return out;
 }
 
 device::Image image(const Bound& bound, std::size_t allocation, const std::vector<kernels::BlockContent>& blocks,
                     const Content& content) {
-  device::Image out{bound.stretches[allocation].bytes.size(),
-                    0,
-                    poison_of(content, static_cast<int>(allocation)),
-                    {},
-                    blocks,
-                    content.key,
-                    unblocked_generation(content)};
+  device::Image out{
+      bound.ranges[allocation].bytes.size(), 0, poison_of(content, static_cast<int>(allocation)), {}, blocks, content.key,
+      unblocked_generation(content)};
   for (const layout::Plane& plane : bound.cache.planes)
     if (plane.allocation == static_cast<int>(allocation) && !blocks.empty()) out.planes.push_back(plane);
   return out;
@@ -82,10 +78,10 @@ void fill_on_device(const Subject& subject, const Bound& bound, const Content& c
   settle(of);
   const auto blocks = blocks_of(content.requests, subject.geometry);
   const device::OwnStream stream(of);
-  if (content.poison && std::all_of(bound.stretches.begin(), bound.stretches.end(), whole_vectors)) {
-    for (std::size_t a = 0; a < bound.stretches.size(); ++a) {
+  if (content.poison && std::all_of(bound.ranges.begin(), bound.ranges.end(), whole_vectors)) {
+    for (std::size_t a = 0; a < bound.ranges.size(); ++a) {
       device::RegionWork work(of, image(bound, a, blocks, content), stream);
-      work.fill(address(bound.stretches[a]), stream);
+      work.fill(address(bound.ranges[a]), stream);
       of.synchronize(stream);
     }
     return;
@@ -93,8 +89,7 @@ void fill_on_device(const Subject& subject, const Bound& bound, const Content& c
   Copy copy = on_host(of, bound);
   fill(subject, copy.bound, content, threads);
   for (std::size_t a = 0; a < copy.memory.size(); ++a)
-    check(of.driver(),
-          of.driver().copy_in(address(bound.stretches[a]), copy.memory[a].data(), copy.memory[a].size(), stream),
+    check(of.driver(), of.driver().copy_in(address(bound.ranges[a]), copy.memory[a].data(), copy.memory[a].size(), stream),
           "copying a tensor to the device");
   of.synchronize(stream);
 }
@@ -112,15 +107,14 @@ Report verify_on_device(const Question& question, int ordinal, int source_ordina
   device::Gpu& of = gpu(ordinal);
   settle(of);
   const auto blocks = blocks_of(question.content.requests, question.subject.geometry);
-  if (question.content.poison &&
-      std::all_of(question.bound.stretches.begin(), question.bound.stretches.end(), whole_vectors)) {
+  if (question.content.poison && std::all_of(question.bound.ranges.begin(), question.bound.ranges.end(), whole_vectors)) {
     const device::OwnStream stream(of);
     bool right = true;
     Report report;
-    for (std::size_t a = 0; a < question.bound.stretches.size() && right; ++a) {
+    for (std::size_t a = 0; a < question.bound.ranges.size() && right; ++a) {
       device::RegionWork work(of, image(question.bound, a, blocks, question.content), stream);
-      right = work.check(address(question.bound.stretches[a]), 0, stream).wrong_bytes == 0;
-      report.checked_bytes += static_cast<std::int64_t>(question.bound.stretches[a].bytes.size());
+      right = work.check(address(question.bound.ranges[a]), 0, stream).wrong_bytes == 0;
+      report.checked_bytes += static_cast<std::int64_t>(question.bound.ranges[a].bytes.size());
     }
     if (right) {
       for (const auto& b : blocks) report.blocks.push_back({b.block, b.first_token, b.tokens, b.generation, true});

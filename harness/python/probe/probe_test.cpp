@@ -148,8 +148,8 @@ TEST(Probe, TensorsAreHeldAgainstTheLayout) {
   const auto with = [&](std::vector<std::int64_t> s, std::vector<std::int64_t> t, const std::string& dtype = "bf16") {
     return attach(memory.subject, {{memory.bytes[0].data(), dtype, 2, std::move(s), std::move(t)}});
   };
-  EXPECT_EQ(with(shape, strides).stretches[0].bytes.size(), memory.bytes[0].size());
-  EXPECT_EQ(with(shape, strides, "uint16").stretches.size(), 1u);
+  EXPECT_EQ(with(shape, strides).ranges[0].bytes.size(), memory.bytes[0].size());
+  EXPECT_EQ(with(shape, strides, "uint16").ranges.size(), 1u);
   EXPECT_THROW(with(shape, strides, "fp16"), layout::Error);
   EXPECT_THROW(with({2, 6, 3, 4, 16}, strides), layout::Error);
   EXPECT_THROW(with(shape, {2304, 384, 32, 128, 2}), layout::Error);

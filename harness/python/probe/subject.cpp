@@ -160,12 +160,12 @@ layout::ByteRange reach(const Tensor& tensor) {
 
 Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
   const layout::Cache& cache = subject.cache;
-  Bound out{cache, std::vector<Stretch>(cache.allocations.size())};
+  Bound out{cache, std::vector<TensorRange>(cache.allocations.size())};
   if (tensors.size() == cache.allocations.size() &&
       std::equal(tensors.begin(), tensors.end(), cache.allocations.begin(),
                  [](const Tensor& t, const layout::Allocation& a) { return whole_allocation(t, a.bytes); })) {
     for (std::size_t a = 0; a < tensors.size(); ++a)
-      out.stretches[a].bytes = {tensors[a].data, static_cast<std::size_t>(tensors[a].shape[0])};
+      out.ranges[a].bytes = {tensors[a].data, static_cast<std::size_t>(tensors[a].shape[0])};
     return out;
   }
   if (tensors.size() != cache.tensors.size()) {
@@ -199,13 +199,13 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     if (!hulls[a].base)
       throw Error(fmt::format("no tensor covers allocation {}: pass each allocation as a vector of bytes",
                               cache.allocations[a].name));
-    out.stretches[a] = {{hulls[a].base + hulls[a].begin, static_cast<std::size_t>(hulls[a].end - hulls[a].begin)},
-                        hulls[a].begin};
+    out.ranges[a] = {{hulls[a].base + hulls[a].begin, static_cast<std::size_t>(hulls[a].end - hulls[a].begin)},
+                     hulls[a].begin};
   }
   for (layout::Plane& plane : out.cache.planes)
-    plane.offset -= out.stretches[static_cast<std::size_t>(plane.allocation)].begin * 8;
+    plane.offset -= out.ranges[static_cast<std::size_t>(plane.allocation)].begin * 8;
   for (std::size_t a = 0; a < hulls.size(); ++a)
-    out.cache.allocations[a].bytes = static_cast<std::int64_t>(out.stretches[a].bytes.size());
+    out.cache.allocations[a].bytes = static_cast<std::int64_t>(out.ranges[a].bytes.size());
   return out;
 }
 

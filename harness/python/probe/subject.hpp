@@ -45,13 +45,13 @@ struct Tensor {
 };
 
 /// The bytes of one allocation that its tensors cover.
-struct Stretch {
+struct TensorRange {
   std::span<std::uint8_t> bytes;
   std::int64_t begin{0};  ///< byte of the allocation at which they begin
 };
 struct Bound {
-  layout::Cache cache;             ///< planes moved so that byte 0 of an allocation is the first byte of its stretch
-  std::vector<Stretch> stretches;  ///< one per allocation
+  layout::Cache cache;              ///< planes moved so that byte 0 of an allocation is the first byte of its stretch
+  std::vector<TensorRange> ranges;  ///< one per allocation
 };
 
 /// Checks the tensors against those of the layout, in its order: shape, strides (of extents above 1), width and dtype

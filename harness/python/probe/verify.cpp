@@ -17,7 +17,7 @@ constexpr std::size_t drawn = 4096;  ///< blocks; wrong ones beyond are added
 Report verify(const Question& q) {
   Report out;
   const auto blocks = blocks_of(q.content.requests, q.subject.geometry);
-  for (const Stretch& stretch : q.bound.stretches) out.checked_bytes += static_cast<std::int64_t>(stretch.bytes.size());
+  for (const TensorRange& range : q.bound.ranges) out.checked_bytes += static_cast<std::int64_t>(range.bytes.size());
   const Damage damage = damage_of(q, blocks);
   out.wrong_bytes = damage.bytes;
   for (const auto& b : blocks) {
@@ -29,12 +29,12 @@ Report verify(const Question& q) {
 
   const Asked asked(q, damage.bytes);
   for (const Damage::Place& place : damage.first) {
-    const auto bytes = q.bound.stretches[static_cast<std::size_t>(place.allocation)].bytes;
+    const auto bytes = q.bound.ranges[static_cast<std::size_t>(place.allocation)].bytes;
     const auto n = std::min<std::size_t>(8, bytes.size() - static_cast<std::size_t>(place.offset));
     const auto seen = bytes.subspan(static_cast<std::size_t>(place.offset), n);
     Wrong one;
     one.allocation = q.subject.cache.allocations[static_cast<std::size_t>(place.allocation)].name;
-    one.offset = q.bound.stretches[static_cast<std::size_t>(place.allocation)].begin + place.offset;
+    one.offset = q.bound.ranges[static_cast<std::size_t>(place.allocation)].begin + place.offset;
     std::vector<std::uint8_t> right;
     for (std::size_t i = 0; i < n; ++i)
       right.push_back(expected(q, blocks, place.allocation, place.offset + static_cast<std::int64_t>(i)).value_or(0));

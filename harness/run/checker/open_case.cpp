@@ -262,7 +262,7 @@ struct OpenCase::Traced {
   ResolvedCase truth;
   std::vector<std::vector<std::uint8_t>> images;
   diagnose::CaseBytes bytes{truth};
-  std::optional<diagnose::Arrivals> arrivals;  ///< unless bytes are too many, or alike
+  std::optional<diagnose::RegionExtents> extents;  ///< unless bytes are too many, or alike
 };
 
 std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, const json& events) const {
@@ -287,9 +287,10 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, cons
     content_->write_expected(files_[i].region, pass_, image(files_[i]));
     producer[i] = images.back();
   }
-  if (case_.content.kind != "specials" && all <= 2 * diagnose::Arrivals::most_bytes) out->arrivals.emplace(truth, producer);
-  const auto add = [&](const diagnose::Arrived& one) {
-    if (out->arrivals) out->arrivals->add(one);
+  if (case_.content.kind != "specials" && all <= 2 * diagnose::RegionExtents::most_bytes)
+    out->extents.emplace(truth, producer);
+  const auto add = [&](const diagnose::RegionBytes& one) {
+    if (out->extents) out->extents->add(one);
   };
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto& f = files_[i];
@@ -311,7 +312,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, cons
     }
     add({f.region, before, expected, f.bytes()});
   }
-  if (out->arrivals) out->arrivals->search();
+  if (out->extents) out->extents->search();
   return out;
 }
 
@@ -350,9 +351,9 @@ std::string OpenCase::lack_of_memory(bool source_changed) const {
     const auto bytes = static_cast<double>(files_[i].bytes().size());
     all += bytes, needed += (i >= producers_ ? 2.0 : source_changed ? 1.0 : 0.0) * bytes;
   }
-  if (all <= 2.0 * diagnose::Arrivals::cut_whole)
+  if (all <= 2.0 * diagnose::RegionExtents::cut_whole)
     needed = searched * all;
-  else if (all <= 2.0 * diagnose::Arrivals::most_bytes)
+  else if (all <= 2.0 * diagnose::RegionExtents::most_bytes)
     needed += in_part;
   const double there = free_memory() / 2;
   return needed <= there ? ""
@@ -431,15 +432,14 @@ Report OpenCase::compare(const json& request) {
     report.diagnosis.text = lack_of_memory(found.source.bytes != 0);
     if (report.diagnosis.text.empty()) {
       const auto traced = trace(found, events);
-      if (traced->arrivals && transferred) {
-        report.what_happened = traced->arrivals->what_happened();
-        report.picture = traced->arrivals->moves();
+      if (traced->extents && transferred) {
+        report.what_happened = traced->extents->what_happened();
+        report.picture = traced->extents->moves();
       }
-      report.diagnosis = transferred
-                             ? diagnose::name_the_cause(traced->bytes, traced->arrivals ? &*traced->arrivals : nullptr,
-                                                        request.value("search", true),
-                                                        request.value("trace", false) ? &report.trace : nullptr)
-                             : diagnose::name_the_end(traced->bytes);
+      report.diagnosis = transferred ? diagnose::name_the_cause(traced->bytes, traced->extents ? &*traced->extents : nullptr,
+                                                                request.value("search", true),
+                                                                request.value("trace", false) ? &report.trace : nullptr)
+                                     : diagnose::name_the_end(traced->bytes);
     }
   }
   if (report.wrong_bytes != 0) {

@@ -1,5 +1,5 @@
 // A played scenario, byte by byte: where each byte lies, what must be there and what is. For tests that hold words against
-// bytes: everything comes from the declared layout by plain loops, nothing from clues, facts or names.
+// bytes: everything comes from the declared layout by plain loops, nothing from attributions, facts or names.
 #pragma once
 
 #include <array>
@@ -54,9 +54,9 @@ class Played {
     check = mismatch.ranges.front().check;
     read_bytes(expectation);
     name_elements();
-    for (const auto& [name, memory] : scenario.memories) seat(name, memory);
+    for (const auto& [name, memory] : scenario.memories) element_run(name, memory);
     for (const Step& step : scenario.steps)
-      if (step.intended.op == Operation::read) seat(step.intended);
+      if (step.intended.op == Operation::read) element_run(step.intended);
   }
 
   std::int64_t wrong() const {
@@ -184,7 +184,7 @@ class Played {
     if (value_of(e, plane) == byte.must) byte.meant = true, byte.place = e;
   }
 
-  void seat(const std::string& name, const Memory& memory) {
+  void element_run(const std::string& name, const Memory& memory) {
     const layout::Cache cache = layout::cache_from_text(memory.view.cache);
     View whole;
     whole.of = name;
@@ -208,7 +208,7 @@ class Played {
   }
 
   /// What a step reads, in its dense order.
-  void seat(const Action& read) {
+  void element_run(const Action& read) {
     const Request& of = scenario.requests.at(read.request);
     const int output = space.output(read.output);
     const layout::Cache cache = layout::cache_from_text(read.from.front().cache);

@@ -1,14 +1,14 @@
 // What arrived, as patches on the scenario that lower() makes of the case.
-#include "diagnose/arrivals.hpp"
 #include "diagnose/lowering.hpp"
+#include "diagnose/region_extents.hpp"
 
 namespace kvcts::diagnose {
 
 using Kind = Provenance::Kind;
 using View = std::span<const std::uint8_t>;
 
-scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenario::BufferAddress at,
-                                const scenario::AddressSpace& space) const {
+scenario::Patch RegionExtents::patch(const Region& region, const RegionExtent& one, scenario::BufferAddress at,
+                                     const scenario::AddressSpace& space) const {
   using Is = scenario::Patch::Is;
   const auto address = [&](const RegionRef& r, std::int64_t offset) {
     scenario::BufferAddress out = space.address(place_name(case_, r));
@@ -22,12 +22,12 @@ scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenar
     out.is = Is::before, out.from = out.at;
   } else if (one.did.kind == Kind::constant) {
     out.is = Is::constant, out.value = {one.did.value};
-  } else if (one.home >= 0) {
-    const auto home = static_cast<std::size_t>(one.home);
-    const bool source = home < sources_.size();
+  } else if (one.source >= 0) {
+    const auto number = static_cast<std::size_t>(one.source);
+    const bool known = number < sources_.size();
     const bool of_source = region.arrived.region.side == Side::producer;
-    out.is = source ? Is::content : of_source ? Is::before : Is::lies;
-    out.from = address(source ? sources_[home] : regions_[home - sources_.size()].arrived.region, one.home_offset);
+    out.is = known ? Is::content : of_source ? Is::before : Is::lies;
+    out.from = address(known ? sources_[number] : regions_[number - sources_.size()].arrived.region, one.source_offset);
   } else {
     out.is = Is::changed;
     const auto begin = static_cast<std::size_t>(one.at), bytes = static_cast<std::size_t>(one.bytes);
@@ -37,12 +37,12 @@ scenario::Patch Arrivals::patch(const Region& region, const Arrival& one, scenar
   return out;
 }
 
-Crop Arrivals::crop() const {
+Crop RegionExtents::crop() const {
   if (large_) return crop_;
   Crop wrong;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) return {};
-    for (const Arrival& one : region.stretches) {
+    for (const RegionExtent& one : region.extents) {
       if (!one.wrong) continue;
       const Provenance& who = one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
       if (who.kind == Kind::element) wrong.layers.insert(who.layer), wrong.tokens[who.generation].insert(who.token);
@@ -51,8 +51,8 @@ Crop Arrivals::crop() const {
   return crop_of(case_, wrong);
 }
 
-scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop& crop) const {
-  scenario::Arrived out;
+scenario::ReportedRun RegionExtents::told(const scenario::AddressSpace& space, const Crop& crop) const {
+  scenario::ReportedRun out;
   bool tails_came = false, beside_tails = false;
   std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
   for (const Region& region : regions_) {
@@ -60,15 +60,15 @@ scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop
     tails_came = tails_came || region.tail_came;
     const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region));
     auto tail = region.tails.begin();
-    const auto add = [&](const Arrival& one) {
+    const auto add = [&](const RegionExtent& one) {
       out.patches.push_back(patch(region, one, {start.buffer, start.offset + one.at - region.base}, space));
     };
-    const Arrival* last = nullptr;
-    for (const Arrival& one : region.stretches) {
+    const RegionExtent* last = nullptr;
+    for (const RegionExtent& one : region.extents) {
       if (!one.wrong) continue;
       const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
       if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
-      if (forgives_ && is_unknown(one)) {
+      if (masks_unknown_ && is_unknown(one)) {
         const std::int64_t at = start.offset + one.at - region.base;
         ignored[start.buffer][at] = at + one.bytes;
         continue;
@@ -81,9 +81,10 @@ scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop
       }
       // A few bytes between two stretches of one copy are right by chance, in this pass.
       constexpr std::int64_t few = 16;
-      if (last && last->home >= 0 && last->home == one.home && one.at - last->at == one.home_offset - last->home_offset) {
-        Arrival between = *last;
-        between.at += last->bytes, between.home_offset += last->bytes, between.bytes = one.at - between.at;
+      if (last && last->source >= 0 && last->source == one.source &&
+          one.at - last->at == one.source_offset - last->source_offset) {
+        RegionExtent between = *last;
+        between.at += last->bytes, between.source_offset += last->bytes, between.bytes = one.at - between.at;
         if (between.bytes > 0 && between.bytes <= few) add(between);
       }
       last = &one;
@@ -102,11 +103,11 @@ scenario::Arrived Arrivals::told(const scenario::AddressSpace& space, const Crop
     const Group& group = case_.groups.at(0);
     const auto& g = group.consumer.ranks.at(0).geometry;
     std::int64_t begin = region.base;
-    auto one = region.stretches.begin();
+    auto one = region.extents.begin();
     for (std::size_t r = 0; r < group.requests.size(); ++r) {
       const std::int64_t end =
           begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
-      for (; one != region.stretches.end() && one->at < end; ++one) {
+      for (; one != region.extents.end() && one->at < end; ++one) {
         if (!one->wrong || !group.requests[r].transfer) continue;
         const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region, r));
         out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));

@@ -1,5 +1,5 @@
 // Drawings of plain cases: NHD blocks read as HND, nothing moved, unowned bytes.
-#include "diagnose/arrivals.hpp"
+#include "diagnose/region_extents.hpp"
 
 #include <gtest/gtest.h>
 
@@ -49,22 +49,22 @@ requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
     oracle::write_expected(c, region, 0, expected);
     found = expected;
   }
-  Arrivals arrivals() const {
-    Arrivals out(c, {producer.begin(), producer.end()});
+  RegionExtents extents() const {
+    RegionExtents out(c, {producer.begin(), producer.end()});
     out.add({region, before, expected, found});
     out.search();
     return out;
   }
-  json moves() const { return arrivals().moves(); }
+  json moves() const { return extents().moves(); }
   std::vector<std::string> happened() const {
     std::vector<std::string> out;
-    for (const Finding& one : arrivals().what_happened()) out.push_back(one.text);
+    for (const Finding& one : extents().what_happened()) out.push_back(one.text);
     return out;
   }
   /// With the output of a reader, and the producer as it was found.
   std::vector<std::string> happened_to(const Bytes& output, const std::vector<Bytes>& sources) const {
     std::vector<ByteView> now(producer.begin(), producer.end());
-    Arrivals all(c, now);
+    RegionExtents all(c, now);
     const auto source_regions = regions(c, Side::producer);
     for (std::size_t i = 0; i < sources.size(); ++i)
       if (sources[i] != producer[i]) all.add({source_regions[i], producer[i], producer[i], sources[i]});
@@ -131,7 +131,7 @@ TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
   EXPECT_EQ(last.at("did"), json({0, 0, 0, 2, 0, 0, 0, 1}));
 }
 
-TEST(Arrivals, AreSaidInWords) {
+TEST(RegionExtents, AreSaidInWords) {
   using Words = std::vector<std::string>;
   Played s;
   EXPECT_EQ(s.happened(), Words{});
@@ -155,7 +155,7 @@ TEST(Arrivals, AreSaidInWords) {
                                      "nothing was meant (512 bytes)"});
 }
 
-TEST(Arrivals, AReaderAndAChangedSourceAreSaidToo) {
+TEST(RegionExtents, AReaderAndAChangedSourceAreSaidToo) {
   using Words = std::vector<std::string>;
   Played s;
   const Bytes want = oracle::expected_output(s.c, 0);

@@ -11,87 +11,87 @@
 #include "case/case.hpp"
 #include "case/provenance.hpp"
 #include "case/result.hpp"
-#include "diagnose/arrived.hpp"
 #include "diagnose/crop.hpp"
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 #include "diagnose/owners.hpp"
+#include "diagnose/reported_run.hpp"
 
 namespace kvcts::diagnose {
 
 /// A region before the transfer, expected and found: whole files, guards included. Group -1: the reader's output.
-struct Arrived {
+struct RegionBytes {
   RegionRef region;
   std::span<const std::uint8_t> before, expected, found;
 };
 
 /// Bytes of one row of channels, or bytes without a place in the layout.
-struct Arrival {
+struct RegionExtent {
   std::int64_t at{0}, bytes{0};  ///< in the file
   std::int64_t bits{8};          ///< of a channel
-  Provenance seat;               ///< element: its place in this region
+  Provenance location;           ///< element: its place in this region
   Provenance should, did;        ///< element: its place in the producer
-  int home{-1};                  ///< where the bytes come from: regions(producer), then those added; -1: not known
-  std::int64_t home_offset{0};
+  int source{-1};                ///< where the bytes come from: regions(producer), then those added; -1: not known
+  std::int64_t source_offset{0};
   bool wrong{false};
 };
 
-class Arrivals {
+class RegionExtents {
  public:
   /// Limits on the bytes of a side, for they are searched, and on stretches: a region that would pass it is cut short, and
   /// nothing is found. Beyond `cut_whole` only what a search plays is cut, and findings are those of a small transfer.
   static constexpr std::size_t most_bytes = std::size_t{1} << 30, cut_whole = std::size_t{72} << 20,
-                               most_stretches = 1'000'000;
+                               most_extents = 1'000'000;
 
   /// `producer`: whole files in the order of regions(producer), as the transfer should have found and left them.
-  Arrivals(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
+  RegionExtents(const ResolvedCase& resolved, std::vector<std::span<const std::uint8_t>> producer);
   /// Cuts a region into stretches; their bytes must live as long as this. A producer's: only if it was changed. The output
   /// comes last.
-  void add(const Arrived& region);
+  void add(const RegionBytes& region);
   /// Looks up every wrong stretch in the producer's files; one of the output also in the consumer's.
   void search();
   /// Of sources that are known in part only: wrong bytes from anywhere else need no explanation.
-  void forgive_unknown() { forgives_ = true; }
+  void mask_unknown() { masks_unknown_ = true; }
   /// Bytes that are forgiven.
   std::int64_t unexplained() const;
   /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`: stretches around the first wrong byte; null if none is.
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
   /// What is wrong, where lower() has it, and what need not be compared there.
-  scenario::Arrived told(const scenario::AddressSpace& space, const Crop& crop = {}) const;
+  scenario::ReportedRun told(const scenario::AddressSpace& space, const Crop& crop = {}) const;
   /// What a search about these bytes plays.
   Crop crop() const;
   /// Of the region that was added as this number, ascending; right bytes where nothing belongs are in none. More than
-  /// most_stretches: cut short.
-  const std::vector<Arrival>& stretches(std::size_t region) const { return regions_.at(region).stretches; }
+  /// most_extents: cut short.
+  const std::vector<RegionExtent>& extents(std::size_t region) const { return regions_.at(region).extents; }
 
  private:
   struct Region {
-    Arrived arrived;
+    RegionBytes arrived;
     std::int64_t base{0};
-    std::vector<Arrival> stretches;
+    std::vector<RegionExtent> extents;
     std::vector<std::pair<std::int64_t, std::int64_t>> tails{};  ///< in the file: what may come along with the last block
     bool tail_came{false};
   };
   Owners owners_of(const Region& region) const;
-  Arrival row_at(const Region& region, const Owners& owners, std::int64_t at) const;
-  void each_wrong_row(const Region& region, const std::function<void(const Arrival&)>& body) const;
+  RegionExtent row_at(const Region& region, const Owners& owners, std::int64_t at) const;
+  void each_wrong_row(const Region& region, const std::function<void(const RegionExtent&)>& body) const;
   void cut_region(Region& region);
   void cut_large();
-  static void add_tail(Region& region, const Arrival& row);
+  static void add_tail(Region& region, const RegionExtent& row);
   void cut_output(Region& region);
-  void cut_row(Region& region, const Arrival& row);
+  void cut_row(Region& region, const RegionExtent& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
-  scenario::Patch patch(const Region& region, const Arrival& one, scenario::BufferAddress at,
+  scenario::Patch patch(const Region& region, const RegionExtent& one, scenario::BufferAddress at,
                         const scenario::AddressSpace& space) const;
   /// Wrong, and from nowhere that is known.
-  static bool is_unknown(const Arrival& one);
-  static Provenance at_sight(const Region& region, const Arrival& one);
+  static bool is_unknown(const RegionExtent& one);
+  static Provenance at_sight(const Region& region, const RegionExtent& one);
   const ResolvedCase& case_;
   std::vector<std::span<const std::uint8_t>> producer_;
   std::vector<RegionRef> sources_;
   std::vector<Region> regions_;
-  std::size_t stretches_{0};
-  bool forgives_{false}, large_{false};
+  std::size_t extents_{0};
+  bool masks_unknown_{false}, large_{false};
   Crop crop_;  ///< of a large one
 };
 

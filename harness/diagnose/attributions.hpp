@@ -15,7 +15,7 @@
 
 namespace kvcts::scenario {
 
-struct Clue {
+struct Attribution {
   int buffer{0};
   std::int64_t offset{0};
   Symbol must, is;
@@ -24,9 +24,9 @@ struct Clue {
   std::uint64_t signature{0};  ///< of a byte that is unknown: over all passes
 };
 
-struct Clues {
-  std::size_t check{0};   ///< the check at which they are taken
-  std::vector<Clue> all;  ///< by buffer and offset; content bytes, and wrong bytes of any kind
+struct Attributions {
+  std::size_t check{0};          ///< the check at which they are taken
+  std::vector<Attribution> all;  ///< by buffer and offset; content bytes, and wrong bytes of any kind
   std::int64_t wrong{0}, unknown{0}, untouched{0};
   std::int64_t damage{0}, left{0};  ///< wrong bytes that should hold no content: written, or not erased
 };
@@ -71,14 +71,14 @@ class Rescaled {
 };
 
 /// At the first check with wrong bytes.
-Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed);
+Attributions attribute_bytes(const Observation& observation, const Mismatch& mismatch, const Truth& truth,
+                             Expectation& expectation, const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed);
 
 /// Who a wrong byte is, by its place.
 using SymbolAt = std::function<Symbol(const Symbol& must, int buffer, std::int64_t offset)>;
 /// The same, where that is known.
-Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& symbols, const SymbolAt& symbol_at);
+Attributions attribute_bytes(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
+                             const AddressSpace& space, SymbolTable& symbols, const SymbolAt& symbol_at);
 
 /// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class ElementIndex {

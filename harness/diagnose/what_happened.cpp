@@ -1,4 +1,4 @@
-#include "diagnose/facts.hpp"
+#include "diagnose/what_happened.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "case/scenario_walk.hpp"
 #include "diagnose/findings/findings.hpp"
-#include "diagnose/findings/places.hpp"
+#include "diagnose/findings/layout_boxes.hpp"
 #include "diagnose/window.hpp"
 
 namespace kvcts::scenario {
@@ -32,18 +32,18 @@ std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
   return out;
 }
 
-/// The bytes of clues with where else they lie.
+/// The bytes of attributions with where else they lie.
 class Tracer {
  public:
-  Tracer(const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check, const Clues& clues)
+  Tracer(const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check, const Attributions& attributions)
       : space_(space), element_index_(check, space, symbols) {
-    for (const Clue& clue : clues.all)
-      if (clue.wrong && !is_output(clue.buffer)) wrong_[clue.buffer][clue.offset] = &clue;
+    for (const Attribution& attribution : attributions.all)
+      if (attribution.wrong && !is_output(attribution.buffer)) wrong_[attribution.buffer][attribution.offset] = &attribution;
   }
 
-  ClueRun run_of(const Clue& clue) {
-    ClueRun run{.first = clue};
-    if (clue.wrong && !reads_wrong(clue, run)) find(clue, run);
+  SymbolExtent run_of(const Attribution& attribution) {
+    SymbolExtent run{.first = attribution};
+    if (attribution.wrong && !reads_wrong(attribution, run)) find(attribution, run);
     last_ = run;
     return run;
   }
@@ -53,17 +53,17 @@ class Tracer {
   const std::string& memory(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].memory; }
 
   /// A step only read what was wrong already.
-  bool reads_wrong(const Clue& clue, ClueRun& run) const {
-    if (!is_output(clue.buffer) || clue.must.kind != Symbol::Kind::tag) return false;
-    for (const BufferAddress& place : element_index_.of(clue.must)) {
+  bool reads_wrong(const Attribution& attribution, SymbolExtent& run) const {
+    if (!is_output(attribution.buffer) || attribution.must.kind != Symbol::Kind::tag) return false;
+    for (const BufferAddress& place : element_index_.of(attribution.must)) {
       const auto there = wrong_.find(place.buffer);
       if (there == wrong_.end()) continue;
       const auto found = there->second.find(place.offset);
       if (found == there->second.end()) continue;
-      const Clue& read = *found->second;
-      const bool untouched = read.untouched && clue.is.kind == Symbol::Kind::poison && clue.is.buffer == place.buffer &&
-                             clue.is.offset == place.offset;
-      if (!untouched && (clue.is != read.is || clue.signature != read.signature)) continue;
+      const Attribution& read = *found->second;
+      const bool untouched = read.untouched && attribution.is.kind == Symbol::Kind::poison &&
+                             attribution.is.buffer == place.buffer && attribution.is.offset == place.offset;
+      if (!untouched && (attribution.is != read.is || attribution.signature != read.signature)) continue;
       run.from = place, run.follows = true;
       return true;
     }
@@ -71,18 +71,18 @@ class Tracer {
   }
 
   /// Where its bytes lie, in another memory if they do.
-  void find(const Clue& clue, ClueRun& run) const {
-    if (clue.is.kind == Symbol::Kind::poison) {
-      run.from = {clue.is.buffer, clue.is.offset};
+  void find(const Attribution& attribution, SymbolExtent& run) const {
+    if (attribution.is.kind == Symbol::Kind::poison) {
+      run.from = {attribution.is.buffer, attribution.is.offset};
       return;
     }
-    if (clue.is.kind != Symbol::Kind::tag) return;
+    if (attribution.is.kind != Symbol::Kind::tag) return;
     int best = -1;
-    for (const BufferAddress& place : element_index_.of(clue.is)) {
-      if (is_output(place.buffer) || place == BufferAddress{clue.buffer, clue.offset}) continue;
-      const bool elsewhere = memory(place.buffer) != memory(clue.buffer);
-      const bool goes_on = last_.from.buffer == place.buffer && last_.first.buffer == clue.buffer &&
-                           place.offset - last_.from.offset == clue.offset - last_.first.offset;
+    for (const BufferAddress& place : element_index_.of(attribution.is)) {
+      if (is_output(place.buffer) || place == BufferAddress{attribution.buffer, attribution.offset}) continue;
+      const bool elsewhere = memory(place.buffer) != memory(attribution.buffer);
+      const bool goes_on = last_.from.buffer == place.buffer && last_.first.buffer == attribution.buffer &&
+                           place.offset - last_.from.offset == attribution.offset - last_.first.offset;
       const int rank = 2 * elsewhere + goes_on;
       if (rank <= best) continue;
       best = rank;
@@ -92,15 +92,15 @@ class Tracer {
 
   const AddressSpace& space_;
   ElementIndex element_index_;
-  std::unordered_map<int, std::unordered_map<std::int64_t, const Clue*>> wrong_;  ///< but in outputs
-  ClueRun last_;
+  std::unordered_map<int, std::unordered_map<std::int64_t, const Attribution*>> wrong_;  ///< but in outputs
+  SymbolExtent last_;
 };
 
 class Facts {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
   Facts(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, bool searched)
-      : space_(space), symbols_(symbols), seats_(scenario, space), searched_(searched) {
+      : space_(space), symbols_(symbols), layout_index_(scenario, space), searched_(searched) {
     called_.requests = requests_of(scenario);
     for (const Buffer& b : space.buffers()) {
       called_.regions.push_back(b.name);
@@ -120,16 +120,16 @@ class Facts {
     }
   }
 
-  void add(const ClueRun& run) {
+  void add(const SymbolExtent& run) {
     // Where no content was meant a run may reach over several rows.
     const auto kind = run.first.must.kind;
     if (run.bytes == 1 || kind == Symbol::Kind::tag || kind == Symbol::Kind::number) return add_row(run);
-    ClueRun row = run;
+    SymbolExtent row = run;
     for (std::int64_t done = 0; done < run.bytes; done += row.bytes) {
       row = run;
       row.first.offset += done;
-      const auto seat = seats_.at({row.first.buffer, row.first.offset});
-      row.bytes = seat ? std::min(seat->run, run.bytes - done) : 1;
+      const auto element_run = layout_index_.at({row.first.buffer, row.first.offset});
+      row.bytes = element_run ? std::min(element_run->run, run.bytes - done) : 1;
       if (run.is != hole) row.first.is = symbols_.at(run.is + static_cast<SymbolId>(done));
       if (run.first.is.kind == Symbol::Kind::poison) row.first.is.offset += done;
       if (row.from.buffer >= 0) row.from.offset += done;
@@ -140,51 +140,54 @@ class Facts {
   std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
 
  private:
-  void add_row(const ClueRun& run) {
-    const Clue& clue = run.first;
+  void add_row(const SymbolExtent& run) {
+    const Attribution& attribution = run.first;
     findings::Fact fact;
-    fact.memory = memory_of_[static_cast<std::size_t>(clue.buffer)];
-    fact.offset = clue.offset, fact.bytes = run.bytes, fact.channels = run.channels;
-    fact.wrong = clue.wrong;
-    fact.should = who(clue.must, clue);
-    fact.bits = bits_of(clue.must), fact.is_bits = bits_of(clue.is);
-    if (!clue.wrong)
+    fact.memory = memory_of_[static_cast<std::size_t>(attribution.buffer)];
+    fact.offset = attribution.offset, fact.bytes = run.bytes, fact.channels = run.channels;
+    fact.wrong = attribution.wrong;
+    fact.should = who(attribution.must, attribution);
+    fact.bits = bits_of(attribution.must), fact.is_bits = bits_of(attribution.is);
+    if (!attribution.wrong)
       fact.is = fact.should;
     else if (run.follows)
       fact.is.kind = Kind::follows, fact.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
-    else if (clue.untouched)
+    else if (attribution.untouched)
       fact.is.kind = Kind::nothing;
     else
-      fact.is = who(clue.is, clue);
-    if (clue.wrong && !run.follows) compare_scales(clue, fact);
-    fact.region = clue.buffer;
+      fact.is = who(attribution.is, attribution);
+    if (attribution.wrong && !run.follows) compare_scales(attribution, fact);
+    fact.region = attribution.buffer;
     const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
-    if (clue.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
-    if (continues(clue, fact)) {
+    if (attribution.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
+    if (continues(attribution, fact)) {
       findings::Fact& last = facts_.back();
       last.channels = std::max(last.channels,
                                fact.should.at[ContentAxis::channel] - last.should.at[ContentAxis::channel] + fact.channels);
       last.bytes += fact.bytes;
       return;
     }
-    if (const auto found = seats_.at({clue.buffer, clue.offset})) {
-      const Provenance* seat = &found->who;
-      fact.should.at[ContentAxis::block] = seat->block, fact.should.at[ContentAxis::slot] = seat->slot;
+    if (const auto found = layout_index_.at({attribution.buffer, attribution.offset})) {
+      const Provenance* element_run = &found->who;
+      fact.should.at[ContentAxis::block] = element_run->block, fact.should.at[ContentAxis::slot] = element_run->slot;
       if (fact.should.kind != Kind::element) {
-        fact.should.at[ContentAxis::component] = seat->component.empty() ? 0 : seat->component == "scale" ? 1 : 2;
-        fact.should.at[ContentAxis::layer] = seat->layer, fact.should.at[ContentAxis::kv] = seat->kv;
-        fact.should.at[ContentAxis::head] = seat->head, fact.should.at[ContentAxis::channel] = seat->channel;
+        fact.should.at[ContentAxis::component] = element_run->component.empty()      ? 0
+                                                 : element_run->component == "scale" ? 1
+                                                                                     : 2;
+        fact.should.at[ContentAxis::layer] = element_run->layer, fact.should.at[ContentAxis::kv] = element_run->kv;
+        fact.should.at[ContentAxis::head] = element_run->head, fact.should.at[ContentAxis::channel] = element_run->channel;
         fact.bits = found->bits;
-        for (BufferAddress before{clue.buffer, clue.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits; --before.offset) {
-          const auto other = seats_.at(before);
-          if (!other || !(other->who == *seat)) break;
+        for (BufferAddress before{attribution.buffer, attribution.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits;
+             --before.offset) {
+          const auto other = layout_index_.at(before);
+          if (!other || !(other->who == *element_run)) break;
           ++fact.should.byte;
         }
       }
-      if (seat->component == "global scale")
+      if (element_run->component == "global scale")
         for (const ContentAxis axis : findings::per_token) fact.should.at[axis] = findings::none;
     }
-    buffer_ = clue.buffer;
+    buffer_ = attribution.buffer;
     facts_.push_back(std::move(fact));
   }
 
@@ -192,7 +195,7 @@ class Facts {
     return who.kind == Symbol::Kind::tag ? layout::bits(who.dtype) : who.kind == Symbol::Kind::number ? 32 : 0;
   }
 
-  findings::Who who(const Symbol& who, const Clue& clue) const {
+  findings::Who who(const Symbol& who, const Attribution& attribution) const {
     findings::Who out;
     switch (who.kind) {
       case Symbol::Kind::tag:
@@ -211,7 +214,7 @@ class Facts {
         out.kind = Kind::constant, out.value = who.byte;
         return out;
       case Symbol::Kind::poison:
-        out.kind = who.buffer == clue.buffer && who.offset == clue.offset ? Kind::nothing : Kind::poison;
+        out.kind = who.buffer == attribution.buffer && who.offset == attribution.offset ? Kind::nothing : Kind::poison;
         if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(who.buffer)];
             b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
           out.kind = Kind::unknown, out.text = "of poison";  // that a step filled in
@@ -234,8 +237,8 @@ class Facts {
   }
 
   /// A decoded number of the right element with a scale that is not its own.
-  void compare_scales(const Clue& clue, findings::Fact& fact) const {
-    const Symbol &must = clue.must, &is = clue.is;
+  void compare_scales(const Attribution& attribution, findings::Fact& fact) const {
+    const Symbol &must = attribution.must, &is = attribution.is;
     if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || fact.is.at != fact.should.at) return;
     if (must.whole != is.whole) fact.is.kind = Kind::mixed;
     if (must.power != is.power || must.whole != is.whole) return;
@@ -267,8 +270,8 @@ class Facts {
   }
 
   /// The next byte of the same row, on both sides.
-  bool continues(const Clue& clue, const findings::Fact& next) const {
-    if (facts_.empty() || buffer_ != clue.buffer) return false;
+  bool continues(const Attribution& attribution, const findings::Fact& next) const {
+    if (facts_.empty() || buffer_ != attribution.buffer) return false;
     const findings::Fact& last = facts_.back();
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
@@ -290,7 +293,7 @@ class Facts {
 
   const AddressSpace& space_;
   const SymbolTable& symbols_;
-  Seats seats_;
+  LayoutIndex layout_index_;
   bool searched_;
   findings::Names called_;
   std::vector<int> memory_of_;
@@ -347,17 +350,17 @@ bool name_declared(const Scenario& scenario, SymbolTable& symbols) {
 }
 
 std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
-                                   const Checkpoint& check, const Clues& clues) {
+                                   const Checkpoint& check, const Attributions& attributions) {
   Facts facts(scenario, space, symbols, true);
-  Tracer tracer(space, symbols, check, clues);
-  for (const Clue& clue : clues.all) facts.add(tracer.run_of(clue));
+  Tracer tracer(space, symbols, check, attributions);
+  for (const Attribution& attribution : attributions.all) facts.add(tracer.run_of(attribution));
   return facts.told();
 }
 
 std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
-                                   const std::vector<ClueRun>& runs) {
+                                   const std::vector<SymbolExtent>& runs) {
   Facts facts(scenario, space, symbols, false);
-  for (const ClueRun& run : runs) facts.add(run);
+  for (const SymbolExtent& run : runs) facts.add(run);
   return facts.told();
 }
 

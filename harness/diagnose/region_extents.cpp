@@ -1,4 +1,4 @@
-#include "diagnose/arrivals.hpp"
+#include "diagnose/region_extents.hpp"
 
 #include <algorithm>
 #include <map>
@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include "diagnose/findings/findings.hpp"
+#include "diagnose/findings/layout_boxes.hpp"
 #include "diagnose/findings/origins.hpp"
-#include "diagnose/findings/places.hpp"
 #include "diagnose/lowering.hpp"
 #include "diagnose/owners.hpp"
 #include "layout/layout.hpp"
@@ -38,9 +38,9 @@ Provenance said(Kind kind, const std::string& text) {
 }
 
 /// What lies where a region holds no content, as far as the row of its seat or the gap between rows.
-Seat poison_at(const RegionRef& region, std::int64_t offset, const std::optional<Seat>& seat) {
-  Seat out;
-  out.run = seat ? seat->run : 1 << 20;
+ElementRun poison_at(const RegionRef& region, std::int64_t offset, const std::optional<ElementRun>& location) {
+  ElementRun out;
+  out.run = location ? location->run : 1 << 20;
   out.who.kind = Kind::poison, out.who.region = region.name;
   out.who.offset = out.who.last_offset = offset;
   return out;
@@ -57,8 +57,8 @@ findings::Coord coord_of(const Provenance& who) {
 }
 
 /// What belongs `bytes` further along the row.
-void advance(Arrival& one, std::int64_t bytes) {
-  for (Provenance* who : {&one.seat, &one.should}) {
+void advance(RegionExtent& one, std::int64_t bytes) {
+  for (Provenance* who : {&one.location, &one.should}) {
     if (who->kind != Kind::element) continue;
     who->channel += bytes * 8 / one.bits, who->last_channel += bytes * 8 / one.bits;
   }
@@ -66,7 +66,7 @@ void advance(Arrival& one, std::int64_t bytes) {
 
 }  // namespace
 
-Arrivals::Arrivals(const ResolvedCase& resolved, std::vector<View> producer)
+RegionExtents::RegionExtents(const ResolvedCase& resolved, std::vector<View> producer)
     : case_(resolved), producer_(std::move(producer)), sources_(regions(resolved, Side::producer)) {
   for (const Side side : {Side::producer, Side::consumer}) {
     std::size_t bytes = 0;
@@ -76,7 +76,7 @@ Arrivals::Arrivals(const ResolvedCase& resolved, std::vector<View> producer)
 }
 
 /// Stretches of right and of wrong bytes within a row. A few right ones beside wrong ones are equal by chance.
-void Arrivals::cut_row(Region& region, const Arrival& row) {
+void RegionExtents::cut_row(Region& region, const RegionExtent& row) {
   const View expected = part(region.arrived.expected, row.at, row.bytes),
              found = part(region.arrived.found, row.at, row.bytes);
   struct Cut {
@@ -90,7 +90,7 @@ void Arrivals::cut_row(Region& region, const Arrival& row) {
     else
       cuts.push_back({begin, end, wrong});
   };
-  const bool in_a_row = row.seat.kind == Kind::element || row.should.kind == Kind::element;
+  const bool in_a_row = row.location.kind == Kind::element || row.should.kind == Kind::element;
   for (std::int64_t at = 0; at < row.bytes;) {
     const bool wrong = expected[static_cast<std::size_t>(at)] != found[static_cast<std::size_t>(at)];
     std::int64_t stop = at + 1;
@@ -104,28 +104,28 @@ void Arrivals::cut_row(Region& region, const Arrival& row) {
   for (const Cut& cut : cuts) {
     // Where nothing belongs, right bytes are no news.
     if (!cut.wrong && row.should.kind != Kind::element) continue;
-    Arrival one = row;
+    RegionExtent one = row;
     one.at += cut.begin, one.bytes = cut.end - cut.begin, one.wrong = cut.wrong;
     advance(one, cut.begin);
-    region.stretches.push_back(std::move(one));
+    region.extents.push_back(std::move(one));
   }
 }
 
-void Arrivals::add(const Arrived& arrived) {
+void RegionExtents::add(const RegionBytes& arrived) {
   regions_.push_back({arrived, oracle::file_shape(case_, arrived.region.bytes).base, {}});
   Region& region = regions_.back();
   if (arrived.region.group < 0)
     cut_output(region);
   else if (!large_)
     cut_region(region);
-  for (Arrival& one : region.stretches) one.did = one.should;
+  for (RegionExtent& one : region.extents) one.did = one.should;
 }
 
 /// Rows as output_bytes() describes them.
-void Arrivals::cut_output(Region& region) {
+void RegionExtents::cut_output(Region& region) {
   const Group& group = case_.groups.at(0);
   const auto& g = group.consumer.ranks.at(0).geometry;
-  Arrival row;
+  RegionExtent row;
   row.at = region.base, row.bits = layout::bits(group.consumer.scheme.data);
   row.bytes = g.head_dim * row.bits / 8;
   row.should.kind = Kind::element, row.should.layer = g.first_layer;
@@ -138,10 +138,10 @@ void Arrivals::cut_output(Region& region) {
           row.at += row.bytes;
         }
   }
-  stretches_ += region.stretches.size();
+  extents_ += region.extents.size();
 }
 
-void Arrivals::add_tail(Region& region, const Arrival& row) {
+void RegionExtents::add_tail(Region& region, const RegionExtent& row) {
   if (!region.tails.empty() && region.tails.back().second == row.at)
     region.tails.back().second += row.bytes;
   else
@@ -150,17 +150,17 @@ void Arrivals::add_tail(Region& region, const Arrival& row) {
   region.tail_came = region.tail_came || !std::ranges::equal(found, before);
 }
 
-Arrival Arrivals::row_at(const Region& region, const Owners& owners, std::int64_t at) const {
+RegionExtent RegionExtents::row_at(const Region& region, const Owners& owners, std::int64_t at) const {
   const RegionRef& r = region.arrived.region;
   const bool source = r.side == Side::producer;
   const auto end = static_cast<std::int64_t>(region.arrived.found.size());
-  const auto seat = seat_at(rank_of(case_, r).truth, r.allocation, at - region.base);
-  Arrival row;
-  row.at = at, row.bytes = seat ? std::min(seat->run, end - at) : 1;
-  if (seat) {
-    row.bits = seat->bits;
-    row.seat = seat->who;
-    row.should = source ? seat->who : owners.source_of(seat->who);
+  const auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
+  RegionExtent row;
+  row.at = at, row.bytes = location ? std::min(location->run, end - at) : 1;
+  if (location) {
+    row.bits = location->bits;
+    row.location = location->who;
+    row.should = source ? location->who : owners.source_of(location->who);
     if (source && !owners.own(row.should)) row.should = Owners::nothing();
   } else {
     // Guards whole, padding byte by byte: only the layout knows where it ends.
@@ -170,37 +170,37 @@ Arrival Arrivals::row_at(const Region& region, const Owners& owners, std::int64_
   return row;
 }
 
-Owners Arrivals::owners_of(const Region& region) const {
+Owners RegionExtents::owners_of(const Region& region) const {
   const RegionRef& r = region.arrived.region;
   return {case_.groups.at(static_cast<std::size_t>(r.group)), r.side, r.side == Side::consumer};
 }
 
-void Arrivals::cut_region(Region& region) {
+void RegionExtents::cut_region(Region& region) {
   const Owners owners = owners_of(region);
   const auto end = static_cast<std::int64_t>(region.arrived.found.size());
-  const std::size_t before = stretches_;
-  for (std::int64_t at = 0; at < end && stretches_ <= most_stretches;) {
-    const Arrival row = row_at(region, owners, at);
-    const bool seated = row.seat.kind == Kind::element;
-    if (seated && region.arrived.region.side == Side::consumer && row.should.kind != Kind::element &&
-        owners.has_block(row.seat.block))
+  const std::size_t before = extents_;
+  for (std::int64_t at = 0; at < end && extents_ <= most_extents;) {
+    const RegionExtent row = row_at(region, owners, at);
+    const bool located = row.location.kind == Kind::element;
+    if (located && region.arrived.region.side == Side::consumer && row.should.kind != Kind::element &&
+        owners.has_block(row.location.block))
       add_tail(region, row);
-    const std::size_t first = region.stretches.size();
+    const std::size_t first = region.extents.size();
     cut_row(region, row);
-    if (!seated && first > 0 && first < region.stretches.size()) {
-      Arrival &last = region.stretches[first - 1], &next = region.stretches[first];
+    if (!located && first > 0 && first < region.extents.size()) {
+      RegionExtent &last = region.extents[first - 1], &next = region.extents[first];
       if (last.wrong && last.should == next.should && last.at + last.bytes == next.at) {
         last.bytes += next.bytes;
-        region.stretches.erase(region.stretches.begin() + static_cast<std::ptrdiff_t>(first));
+        region.extents.erase(region.extents.begin() + static_cast<std::ptrdiff_t>(first));
       }
     }
     at += row.bytes;
-    stretches_ = before + region.stretches.size();
+    extents_ = before + region.extents.size();
   }
 }
 
 /// Rows with a wrong byte, ascending.
-void Arrivals::each_wrong_row(const Region& region, const std::function<void(const Arrival&)>& body) const {
+void RegionExtents::each_wrong_row(const Region& region, const std::function<void(const RegionExtent&)>& body) const {
   constexpr std::int64_t page = 4096;
   const Owners owners = owners_of(region);
   const View expected = region.arrived.expected, found = region.arrived.found;
@@ -213,14 +213,14 @@ void Arrivals::each_wrong_row(const Region& region, const std::function<void(con
       at = stop;
       continue;
     }
-    Arrival row = row_at(region, owners, wrong);
-    if (row.seat.kind == Kind::element) {  // from its first byte on
-      const std::int64_t ahead = row.seat.channel * row.bits / 8;
+    RegionExtent row = row_at(region, owners, wrong);
+    if (row.location.kind == Kind::element) {  // from its first byte on
+      const std::int64_t ahead = row.location.channel * row.bits / 8;
       for (std::int64_t of_code = std::max<std::int64_t>(1, row.bits / 8) - 1; of_code >= 0; --of_code) {
         const std::int64_t begin = wrong - ahead - of_code;
         if (begin < at) continue;
-        const Arrival whole = row_at(region, owners, begin);
-        if (whole.seat.kind != Kind::element || whole.seat.channel != 0 || whole.at + whole.bytes <= wrong) continue;
+        const RegionExtent whole = row_at(region, owners, begin);
+        if (whole.location.kind != Kind::element || whole.location.channel != 0 || whole.at + whole.bytes <= wrong) continue;
         row = whole;
         break;
       }
@@ -231,45 +231,45 @@ void Arrivals::each_wrong_row(const Region& region, const std::function<void(con
 }
 
 /// Of what is too large to be cut whole: the rows that a search plays.
-void Arrivals::cut_large() {
-  constexpr std::size_t most_strays = 20'000;
+void RegionExtents::cut_large() {
+  constexpr std::size_t most_unexpected = 20'000;
   Crop wrong;
   for (const Region& region : regions_) {
     if (region.arrived.region.group < 0) return;
-    each_wrong_row(region, [&](const Arrival& row) {
+    each_wrong_row(region, [&](const RegionExtent& row) {
       if (row.should.kind == Kind::element)
         wrong.layers.insert(row.should.layer), wrong.tokens[row.should.generation].insert(row.should.token);
     });
   }
   crop_ = crop_of(case_, wrong);
   for (Region& region : regions_) {
-    std::size_t strays = 0;
-    each_wrong_row(region, [&](const Arrival& row) {
-      if (stretches_ > most_stretches) return;
+    std::size_t unexpected = 0;
+    each_wrong_row(region, [&](const RegionExtent& row) {
+      if (extents_ > most_extents) return;
       const bool element = row.should.kind == Kind::element;
-      if (element ? !crop_.keeps(row.should) : ++strays > most_strays) return;
-      const std::size_t before = region.stretches.size();
+      if (element ? !crop_.keeps(row.should) : ++unexpected > most_unexpected) return;
+      const std::size_t before = region.extents.size();
       cut_row(region, row);
-      stretches_ += region.stretches.size() - before;
+      extents_ += region.extents.size() - before;
     });
-    for (Arrival& one : region.stretches) one.did = one.should;
+    for (RegionExtent& one : region.extents) one.did = one.should;
   }
 }
 
-void Arrivals::search() {
+void RegionExtents::search() {
   if (large_) cut_large();
   std::vector<Owners> owners;
   for (const Group& group : case_.groups) owners.emplace_back(group, Side::producer, false);
   /// What the producer has at one byte of its files, and how far its row reaches.
-  const auto at_home = [&](std::size_t f, std::size_t i) {
+  const auto at_source = [&](std::size_t f, std::size_t i) {
     const RegionRef& source = sources_[f];
     const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
-    auto seat = seat_at(rank_of(case_, source).truth, source.allocation, offset);
-    if (seat && owners[static_cast<std::size_t>(source.group)].own(seat->who)) {
-      seat->who.rank = source.rank;
-      return *seat;
+    auto location = element_run_at(rank_of(case_, source).truth, source.allocation, offset);
+    if (location && owners[static_cast<std::size_t>(source.group)].own(location->who)) {
+      location->who.rank = source.rank;
+      return *location;
     }
-    return poison_at(source, offset, seat);
+    return poison_at(source, offset, location);
   };
 
   // The output was gathered from the consumer, as it is.
@@ -294,29 +294,29 @@ void Arrivals::search() {
     destinations.push_back(&region);
   }
   /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
-  const auto at_consumer = [&](std::size_t number, std::int64_t at, const Arrival& one) -> std::optional<Seat> {
+  const auto at_consumer = [&](std::size_t number, std::int64_t at, const RegionExtent& one) -> std::optional<ElementRun> {
     const Region& region = *gathered[number];
     const RegionRef& r = region.arrived.region;
-    auto seat = seat_at(rank_of(case_, r).truth, r.allocation, at - region.base);
-    if (seat && consumers[static_cast<std::size_t>(r.group)].own(seat->who)) {
-      if (coord_of(seat->who) == coord_of(one.should)) {
-        seat->who = said(Kind::follows, "as it lies in the consumer");
-        return seat;
+    auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
+    if (location && consumers[static_cast<std::size_t>(r.group)].own(location->who)) {
+      if (coord_of(location->who) == coord_of(one.should)) {
+        location->who = said(Kind::follows, "as it lies in the consumer");
+        return location;
       }
-      const auto rest = std::min(seat->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
-      if (std::ranges::equal(part(region.arrived.found, at, rest), part(region.arrived.expected, at, rest))) return seat;
+      const auto rest = std::min(location->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
+      if (std::ranges::equal(part(region.arrived.found, at, rest), part(region.arrived.expected, at, rest))) return location;
       return std::nullopt;
     }
-    return poison_at(r, at - region.base, seat);
+    return poison_at(r, at - region.base, location);
   };
 
-  std::vector<Arrival> wanted;
-  std::vector<findings::Stretch> bytes;
+  std::vector<RegionExtent> wanted;
+  std::vector<findings::SearchedRange> bytes;
   std::vector<std::size_t> region_of;
   for (std::size_t r = 0; r < regions_.size(); ++r) {
     Region& region = regions_[r];
-    std::vector<Arrival> known;
-    for (Arrival& one : region.stretches) {
+    std::vector<RegionExtent> known;
+    for (RegionExtent& one : region.extents) {
       if (one.wrong) one.did = at_sight(region, one);
       if (!one.wrong || one.did != Provenance{}) {
         known.push_back(std::move(one));
@@ -326,61 +326,62 @@ void Arrivals::search() {
       wanted.push_back(std::move(one));
       region_of.push_back(r);
     }
-    region.stretches = std::move(known);
+    region.extents = std::move(known);
   }
   const auto is_output = [&](std::size_t number) { return regions_[region_of[number]].arrived.region.group < 0; };
-  const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) {
-    Arrival one = wanted[stretch.number];
-    advance(one, stretch.at - one.at);
-    const bool of_source = regions_[region_of[stretch.number]].arrived.region.side == Side::producer;
+  const auto judge = [&](int source, std::int64_t at, const findings::SearchedRange& extent) {
+    RegionExtent one = wanted[extent.number];
+    advance(one, extent.at - one.at);
+    const bool of_source = regions_[region_of[extent.number]].arrived.region.side == Side::producer;
     if (static_cast<std::size_t>(source) >= befores) return of_source ? findings::Likely{1 << 20, 1} : findings::Likely{};
     if (static_cast<std::size_t>(source) >= producer_.size()) {
-      const auto seat = is_output(stretch.number) ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
-                                                  : std::nullopt;
-      return seat ? findings::Likely{seat->run, seat->who.kind == Kind::follows ? 5 : 4} : findings::Likely{};
+      const auto location = is_output(extent.number)
+                                ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
+                                : std::nullopt;
+      return location ? findings::Likely{location->run, location->who.kind == Kind::follows ? 5 : 4} : findings::Likely{};
     }
-    const Seat home = at_home(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
-    return findings::Likely{home.run, 2 * (home.who == one.should) + (home.who.kind == Kind::element)};
+    const ElementRun candidate = at_source(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
+    return findings::Likely{candidate.run, 2 * (candidate.who == one.should) + (candidate.who.kind == Kind::element)};
   };
-  for (const findings::Stretch& found : findings::origins_of(files, std::move(bytes), judge)) {
-    Arrival one = wanted[found.number];
+  for (const findings::SearchedRange& found : findings::origins_of(files, std::move(bytes), judge)) {
+    RegionExtent one = wanted[found.number];
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
     if (found.too_short) one.did = said(Kind::other, "too short to tell");
     if (found.source >= static_cast<int>(befores)) {
       const Region& region = *destinations[static_cast<std::size_t>(found.source) - befores];
       one.did = poison_at(region.arrived.region, found.from - region.base, std::nullopt).who;
-      one.home = static_cast<int>(sources_.size() + static_cast<std::size_t>(&region - regions_.data()));
-      one.home_offset = found.from - region.base;
+      one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(&region - regions_.data()));
+      one.source_offset = found.from - region.base;
     } else if (found.source >= static_cast<int>(producer_.size())) {
       const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
       one.did = at_consumer(number, found.from, one)->who;
-      one.home = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
-      one.home_offset = found.from - gathered[number]->base;
+      one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
+      one.source_offset = found.from - gathered[number]->base;
     } else if (found.source >= 0) {
       const auto source = static_cast<std::size_t>(found.source);
-      one.did = at_home(source, static_cast<std::size_t>(found.from)).who;
-      one.home = found.source;
-      one.home_offset = found.from - oracle::file_shape(case_, sources_[source].bytes).base;
+      one.did = at_source(source, static_cast<std::size_t>(found.from)).who;
+      one.source = found.source;
+      one.source_offset = found.from - oracle::file_shape(case_, sources_[source].bytes).base;
     }
-    regions_[region_of[found.number]].stretches.push_back(std::move(one));
+    regions_[region_of[found.number]].extents.push_back(std::move(one));
   }
-  for (Region& region : regions_) std::ranges::sort(region.stretches, {}, [](const Arrival& one) { return one.at; });
+  for (Region& region : regions_) std::ranges::sort(region.extents, {}, [](const RegionExtent& one) { return one.at; });
 }
 
-bool Arrivals::is_unknown(const Arrival& one) {
-  return one.wrong && one.home < 0 && one.did.kind != Kind::before && one.did.kind != Kind::constant;
+bool RegionExtents::is_unknown(const RegionExtent& one) {
+  return one.wrong && one.source < 0 && one.did.kind != Kind::before && one.did.kind != Kind::constant;
 }
 
-std::int64_t Arrivals::unexplained() const {
+std::int64_t RegionExtents::unexplained() const {
   std::int64_t out = 0;
   for (const Region& region : regions_)
-    for (const Arrival& one : region.stretches) out += forgives_ && is_unknown(one) ? one.bytes : 0;
+    for (const RegionExtent& one : region.extents) out += masks_unknown_ && is_unknown(one) ? one.bytes : 0;
   return out;
 }
 
 /// What needs no search; unknown: the rest.
-Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
+Provenance RegionExtents::at_sight(const Region& region, const RegionExtent& one) {
   const View found = part(region.arrived.found, one.at, one.bytes);
   if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found))
     return said(Kind::before, "what was there before");
@@ -390,11 +391,11 @@ Provenance Arrivals::at_sight(const Region& region, const Arrival& one) {
   return out;
 }
 
-json Arrivals::moves() const {
+json RegionExtents::moves() const {
   constexpr std::size_t most = 96, in_front = 8;
   for (const Region& region : regions_) {
-    const auto& all = region.stretches;
-    const auto wrong = std::ranges::find_if(all, [](const Arrival& one) { return one.wrong; });
+    const auto& all = region.extents;
+    const auto wrong = std::ranges::find_if(all, [](const RegionExtent& one) { return one.wrong; });
     if (wrong == all.end()) continue;
     const auto first = static_cast<std::size_t>(wrong - all.begin());
     const std::size_t begin = first > in_front ? first - in_front : 0, stop = std::min(all.size(), begin + most);
@@ -448,19 +449,19 @@ findings::Who who_of(const Provenance& who) {
 }  // namespace
 
 /// What the producer has, where the transfer did not change it.
-void Arrivals::add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const {
+void RegionExtents::add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const {
   const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
   const auto& cache = rank_of(case_, source).truth;
   for (std::int64_t at = 0; at < source.bytes;) {
-    auto seat = seat_at(cache, source.allocation, at);
-    const std::int64_t bytes = seat ? std::min(seat->run, source.bytes - at) : 1;
-    if (seat && owners.own(seat->who)) {
+    auto location = element_run_at(cache, source.allocation, at);
+    const std::int64_t bytes = location ? std::min(location->run, source.bytes - at) : 1;
+    if (location && owners.own(location->who)) {
       findings::Fact fact;
       fact.memory = memory, fact.region = region;
       fact.offset = at, fact.bytes = bytes;
-      fact.channels = std::max<std::int64_t>(1, bytes * 8 / seat->bits), fact.bits = fact.is_bits = seat->bits;
-      fact.should = who_of(seat->who);
-      fact.should.at[findings::Axis::block] = seat->who.block, fact.should.at[findings::Axis::slot] = seat->who.slot;
+      fact.channels = std::max<std::int64_t>(1, bytes * 8 / location->bits), fact.bits = fact.is_bits = location->bits;
+      fact.should = who_of(location->who);
+      fact.should.at[findings::Axis::block] = location->who.block, fact.should.at[findings::Axis::slot] = location->who.slot;
       fact.is = fact.should;
       facts.push_back(std::move(fact));
     }
@@ -468,8 +469,8 @@ void Arrivals::add_content(const RegionRef& source, int memory, int region, std:
   }
 }
 
-std::vector<Finding> Arrivals::what_happened() const {
-  if (stretches_ > most_stretches || (large_ && !crop_.whole)) return {};
+std::vector<Finding> RegionExtents::what_happened() const {
+  if (extents_ > most_extents || (large_ && !crop_.whole)) return {};
   findings::Names names;
   std::vector<findings::Fact> facts;
   std::map<std::tuple<Side, int, int>, int> memories;
@@ -507,7 +508,7 @@ std::vector<Finding> Arrivals::what_happened() const {
   for (const Region& region : regions_) {
     const RegionRef& r = region.arrived.region;
     names.regions.push_back(r.name);
-    for (const Arrival& one : region.stretches) {
+    for (const RegionExtent& one : region.extents) {
       findings::Fact fact;
       fact.memory = memory_of(r);
       fact.offset = one.at - region.base, fact.bytes = one.bytes;
@@ -519,18 +520,18 @@ std::vector<Finding> Arrivals::what_happened() const {
       if (!one.wrong)
         while (fact.as_before < one.bytes && is_before(one.at + one.bytes - 1 - fact.as_before)) ++fact.as_before;
       fact.should = who_of(one.should);
-      if (one.seat.kind == Kind::element) {
+      if (one.location.kind == Kind::element) {
         if (fact.should.kind != findings::Who::Kind::element) {
-          fact.should.at = coord_of(one.seat);
+          fact.should.at = coord_of(one.location);
           fact.should.at[findings::Axis::request] = fact.should.at[findings::Axis::token] = findings::none;
         }
-        fact.should.at[findings::Axis::block] = one.seat.block, fact.should.at[findings::Axis::slot] = one.seat.slot;
+        fact.should.at[findings::Axis::block] = one.location.block, fact.should.at[findings::Axis::slot] = one.location.slot;
       }
-      if (one.seat.kind == Kind::element || one.should.kind == Kind::element)
+      if (one.location.kind == Kind::element || one.should.kind == Kind::element)
         fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), fact.bits = fact.is_bits = one.bits;
       fact.is = one.wrong ? who_of(one.did) : fact.should;
       fact.region = static_cast<int>(names.regions.size()) - 1;
-      fact.from = one.home, fact.from_offset = one.home_offset;
+      fact.from = one.source, fact.from_offset = one.source_offset;
       facts.push_back(std::move(fact));
     }
   }

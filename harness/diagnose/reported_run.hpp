@@ -28,14 +28,14 @@ struct Patch {
 };
 
 /// What came of steps as intended, at the end.
-struct Arrived {
+struct ReportedRun {
   std::vector<Patch> patches;                               ///< applied in order
   std::map<int, std::map<std::int64_t, std::int64_t>> any;  ///< bytes that do not matter, as in Checkpoint
   bool real{false};  ///< the bytes of pass 0 are those that were found: they alone decide
 };
 
 /// Names the cause. Throws std::runtime_error when the steps cannot be played.
-Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const AddressSpace& space, const ReportedRun& reported, std::uint64_t seed,
                     std::vector<Claim> claims = {});
 
 }  // namespace kvcts::scenario

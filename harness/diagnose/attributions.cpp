@@ -1,4 +1,4 @@
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ bool brought(const Symbol& symbol, int buffer, std::int64_t offset) {
 }
 
 /// What was to be erased and is still there: content, or the bytes from before.
-bool erased_late(const Clue& clue) { return clue.untouched || content(clue.is); }
+bool erased_late(const Attribution& attribution) { return attribution.untouched || content(attribution.is); }
 
 std::uint64_t signature_of(const Observation& o, std::size_t check, int buffer, std::int64_t offset) {
   std::uint64_t out = 0;
@@ -153,21 +153,21 @@ bool SymbolResolver::is(const Symbol& symbol, std::size_t check, int buffer, std
   return true;
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation,
-                 const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed) {
+Attributions attribute_bytes(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation,
+                             const AddressSpace& space, SymbolTable& symbols, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
   const SymbolResolver resolver(o, symbols, space, seed);
   Rescaled rescaled(o, mismatch, expectation, symbols);
   const std::size_t check = mismatch.ranges.front().check;
-  return find_clues(o, mismatch, expectation, space, symbols, [&](const Symbol& must, int buffer, std::int64_t offset) {
+  return attribute_bytes(o, mismatch, expectation, space, symbols, [&](const Symbol& must, int buffer, std::int64_t offset) {
     const auto number = rescaled.symbol(must, resolver, check, buffer, offset);
     return number ? *number : resolver.symbol(check, buffer, offset);
   });
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const AddressSpace& space,
-                 SymbolTable& symbols, const SymbolAt& symbol_at) {
-  Clues out;
+Attributions attribute_bytes(const Observation& o, const Mismatch& mismatch, Expectation& expectation,
+                             const AddressSpace& space, SymbolTable& symbols, const SymbolAt& symbol_at) {
+  Attributions out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
   const Checkpoint* check = expectation.at(o.checks[out.check]);
@@ -194,24 +194,27 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
     }
     std::sort(offsets.begin(), offsets.end());
     for (const std::int64_t offset : offsets) {
-      Clue clue;
-      clue.buffer = b.ordinal, clue.offset = offset;
-      clue.must = symbols.at(expectation.id(*check, b.ordinal, offset, symbols));
-      clue.wrong = is_wrong(offset);
-      if (clue.wrong) {
-        clue.is = symbol_at(clue.must, b.ordinal, offset);
-        clue.untouched = b.zeroed || b.sparse ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
-                                              : clue.is.kind == Symbol::Kind::poison && clue.is.buffer == b.ordinal &&
-                                                    clue.is.offset == offset;
-        if (clue.is.kind == Symbol::Kind::unknown) clue.signature = signature_of(o, out.check, b.ordinal, offset);
+      Attribution attribution;
+      attribution.buffer = b.ordinal, attribution.offset = offset;
+      attribution.must = symbols.at(expectation.id(*check, b.ordinal, offset, symbols));
+      attribution.wrong = is_wrong(offset);
+      if (attribution.wrong) {
+        attribution.is = symbol_at(attribution.must, b.ordinal, offset);
+        attribution.untouched = b.zeroed || b.sparse
+                                    ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
+                                    : attribution.is.kind == Symbol::Kind::poison && attribution.is.buffer == b.ordinal &&
+                                          attribution.is.offset == offset;
+        if (attribution.is.kind == Symbol::Kind::unknown)
+          attribution.signature = signature_of(o, out.check, b.ordinal, offset);
         ++out.wrong;
-        out.untouched += clue.untouched;
-        out.unknown += clue.is.kind == Symbol::Kind::unknown;
-        if (!content(clue.must)) ++(clue.must.kind == Symbol::Kind::constant && erased_late(clue) ? out.left : out.damage);
+        out.untouched += attribution.untouched;
+        out.unknown += attribution.is.kind == Symbol::Kind::unknown;
+        if (!content(attribution.must))
+          ++(attribution.must.kind == Symbol::Kind::constant && erased_late(attribution) ? out.left : out.damage);
       } else {
-        clue.is = clue.must;
+        attribution.is = attribution.must;
       }
-      out.all.push_back(std::move(clue));
+      out.all.push_back(std::move(attribution));
     }
   }
   return out;

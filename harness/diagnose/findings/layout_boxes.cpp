@@ -1,4 +1,4 @@
-#include "diagnose/findings/places.hpp"
+#include "diagnose/findings/layout_boxes.hpp"
 
 namespace kvcts::findings {
 

@@ -1,4 +1,4 @@
-#include "diagnose/arrived.hpp"
+#include "diagnose/reported_run.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "diagnose/clues.hpp"
+#include "diagnose/attributions.hpp"
 #include "diagnose/observe.hpp"
 #include "scene/machine/recorder.hpp"
 
@@ -71,19 +71,19 @@ class Brought {
 
 }  // namespace
 
-Explanation explain(const Scenario& scenario, const AddressSpace& space, const Arrived& arrived, std::uint64_t seed,
+Explanation explain(const Scenario& scenario, const AddressSpace& space, const ReportedRun& reported, std::uint64_t seed,
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
   SymbolTable symbols;
   Truth truth = paint(scenario, space, symbols);
-  truth.checks.back().any = arrived.any;
+  truth.checks.back().any = reported.any;
   Expectation expectation(truth, space, symbols, seed);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(program, seed, passes);
   seen.counted = false;
   for (auto& checks : seen.bytes) {
     const Bytes right = checks.back();
-    for (const Patch& patch : arrived.patches) apply(patch, checks.back(), right);
+    for (const Patch& patch : reported.patches) apply(patch, checks.back(), right);
   }
   const Mismatch mismatch = compare(seen, truth, expectation, space);
   if (!mismatch.any()) return {};
@@ -91,15 +91,15 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const A
   const auto right = [&](const BufferAddress& address) {
     return symbols.at(expectation.id(end, address.buffer, address.offset, symbols));
   };
-  const Brought brought(arrived.patches, right);
-  const Clues clues = find_clues(
+  const Brought brought(reported.patches, right);
+  const Attributions attributions = attribute_bytes(
       seen, mismatch, expectation, space, symbols,
       [&](const Symbol& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
   constexpr std::int64_t few = 4;  // wrong bytes that nothing had: any step could be said to have moved them
-  const bool stray = clues.unknown == clues.wrong && clues.wrong < few;
-  if (clues.unknown > 0 && (!arrived.real || stray)) return {};  // no step moves content that nothing had
-  return explain(
-      {scenario, space, truth, seen, mismatch, clues, expectation, symbols, seed, true, std::move(claims), arrived.real});
+  const bool stray = attributions.unknown == attributions.wrong && attributions.wrong < few;
+  if (attributions.unknown > 0 && (!reported.real || stray)) return {};  // no step moves content that nothing had
+  return explain({scenario, space, truth, seen, mismatch, attributions, expectation, symbols, seed, true, std::move(claims),
+                  reported.real});
 }
 
 }  // namespace kvcts::scenario

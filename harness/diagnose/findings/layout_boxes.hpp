@@ -1,7 +1,7 @@
 // Places of a declared layout, as findings count them.
 #pragma once
 
-#include "diagnose/findings/facts.hpp"
+#include "diagnose/findings/extents.hpp"
 #include "layout/layout.hpp"
 
 namespace kvcts::findings {

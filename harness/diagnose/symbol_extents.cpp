@@ -1,4 +1,4 @@
-#include "diagnose/runs.hpp"
+#include "diagnose/symbol_extents.hpp"
 
 #include <algorithm>
 #include <map>
@@ -82,7 +82,7 @@ class Walk {
       if (range.check == number_) wrong_[range.buffer].emplace_back(range.begin, range.end);
   }
 
-  std::vector<ClueRun> runs() {
+  std::vector<SymbolExtent> runs() {
     for (const Buffer& b : space_.buffers()) take_bytes(b);
     for (const Found& found : found_) {
       begins_.emplace(found.first.data(), found.begin);
@@ -90,7 +90,7 @@ class Walk {
       if (runs_.size() > most_runs) return {};
     }
     look_up();
-    std::ranges::sort(runs_, {}, [](const ClueRun& run) { return std::pair(run.first.buffer, run.first.offset); });
+    std::ranges::sort(runs_, {}, [](const SymbolExtent& run) { return std::pair(run.first.buffer, run.first.offset); });
     return std::move(runs_);
   }
 
@@ -161,7 +161,7 @@ class Walk {
   }
 
   void add(const Found& found, std::int64_t at, std::int64_t end, SymbolId must, bool wrong) {
-    ClueRun run;
+    SymbolExtent run;
     run.first.buffer = found.buffer, run.first.offset = at, run.first.wrong = wrong;
     run.first.must = symbols_.at(must);
     const auto kind = run.first.must.kind;
@@ -179,7 +179,7 @@ class Walk {
   static ByteView view(const Found& found) { return found.first; }
 
   /// What needs no search.
-  bool at_sight(const Found& found, ClueRun& run) {
+  bool at_sight(const Found& found, SymbolExtent& run) {
     const Buffer& b = buffer(run.first.buffer);
     const auto begin = static_cast<std::size_t>(run.first.offset - found.begin), size = static_cast<std::size_t>(run.bytes);
     const ByteView first = ByteView(found.first).subspan(begin, size), second = ByteView(found.second).subspan(begin, size);
@@ -220,7 +220,7 @@ class Walk {
     }
     std::vector<ByteView> sources{stream};
     sources.insert(sources.end(), poison.begin(), poison.end());
-    const auto judge = [&](int source, std::int64_t at, const findings::Stretch& stretch) -> findings::Likely {
+    const auto judge = [&](int source, std::int64_t at, const findings::SearchedRange& extent) -> findings::Likely {
       if (source > 0) {
         // Up to where a guard begins or ends.
         const BufferAddress from = begins[static_cast<std::size_t>(source) - 1];
@@ -228,17 +228,17 @@ class Walk {
         return {offset < 0 ? -offset : offset < end ? end - offset : 1 << 20, 0};
       }
       if (!issued[static_cast<std::size_t>(at)]) return {};
-      const ClueRun& run = runs_[stretch.number];
-      const std::int64_t ahead = stretch.at + found_begin(stretch) - run.first.offset;
+      const SymbolExtent& run = runs_[extent.number];
+      const std::int64_t ahead = extent.at + found_begin(extent) - run.first.offset;
       const bool same_row = symbols_.at(static_cast<SymbolId>(at)).channel == run.first.must.channel + ahead;
       return {SymbolTable::chunk - at % SymbolTable::chunk, same_row ? 2 : 1};
     };
-    std::vector<ClueRun> rest;
+    std::vector<SymbolExtent> rest;
     std::vector<bool> done(runs_.size());
-    for (const findings::Stretch& piece : findings::origins_of(sources, wanted_, judge)) {
-      const ClueRun& whole = runs_[piece.number];
+    for (const findings::SearchedRange& piece : findings::origins_of(sources, wanted_, judge)) {
+      const SymbolExtent& whole = runs_[piece.number];
       const std::int64_t offset = piece.at + found_begin(piece), ahead = offset - whole.first.offset;
-      ClueRun run = whole;
+      SymbolExtent run = whole;
       run.first.offset = offset, run.bytes = piece.bytes;
       const SymbolId must = must_.at(piece.number);
       const auto kind = whole.first.must.kind;
@@ -263,7 +263,7 @@ class Walk {
       rest.push_back(std::move(run));
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      ClueRun& run = runs_[i];
+      SymbolExtent& run = runs_[i];
       if (done[i]) continue;
       if (run.first.wrong && run.first.must.kind == Symbol::Kind::tag && buffer(run.first.buffer).side == "output")
         read(run, must_.at(i));
@@ -273,10 +273,10 @@ class Walk {
   }
 
   /// Of the file of a stretch.
-  std::int64_t found_begin(const findings::Stretch& stretch) const { return begins_.at(stretch.file.data()); }
+  std::int64_t found_begin(const findings::SearchedRange& extent) const { return begins_.at(extent.file.data()); }
 
   /// A step that read what was wrong already.
-  void read(ClueRun& run, SymbolId must) const {
+  void read(SymbolExtent& run, SymbolId must) const {
     const BufferAddress there = homes_.of(must, run.first.buffer);
     if (there.buffer < 0) return;
     const auto wrong = wrong_.find(there.buffer);
@@ -300,15 +300,15 @@ class Walk {
   std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong_;
   std::vector<Found> found_;
   std::unordered_map<const std::uint8_t*, std::int64_t> begins_;  ///< by the bytes of a Found
-  std::vector<ClueRun> runs_;
-  std::vector<findings::Stretch> wanted_;
+  std::vector<SymbolExtent> runs_;
+  std::vector<findings::SearchedRange> wanted_;
   std::unordered_map<std::size_t, SymbolId> must_;  ///< of wrong runs
 };
 
 }  // namespace
 
-std::vector<ClueRun> runs_of(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
-                             const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed) {
+std::vector<SymbolExtent> symbol_extents(const Observation& observation, const Mismatch& mismatch, Expectation& expectation,
+                                         const AddressSpace& space, const SymbolTable& symbols, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
   return Walk(observation, mismatch, expectation, space, symbols, seed).runs();
 }

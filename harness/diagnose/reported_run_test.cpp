@@ -1,5 +1,5 @@
 // A run that was not played here is named from what came where, as if it had been played.
-#include "diagnose/arrived.hpp"
+#include "diagnose/reported_run.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,14 +27,14 @@ BufferAddress in_c(std::int64_t offset) {
   return address;
 }
 
-TEST(Arrived, ABlockThatNeverCameIsNamed) {
+TEST(ReportedRun, ABlockThatNeverCameIsNamed) {
   const Explanation found = of({in_c(5 * block), block, Patch::Is::before, in_c(5 * block)});
   EXPECT_TRUE(found.exact) << found.words;
   EXPECT_GT(found.tried, 0);
 }
 
 // No step moves what nothing had: a bit that flipped on the way.
-TEST(Arrived, ContentThatNothingHadIsNotSearchedFor) {
+TEST(ReportedRun, ContentThatNothingHadIsNotSearchedFor) {
   const Explanation found = of({in_c(5 * block), 1, Patch::Is::changed, {}, {4}});
   EXPECT_FALSE(found.exact) << found.words;
   EXPECT_EQ(found.tried, 0);
