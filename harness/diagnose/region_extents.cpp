@@ -46,9 +46,9 @@ ElementRun poison_at(const RegionRef& region, std::int64_t offset, const std::op
   return out;
 }
 
-findings::Coord coord_of(const Provenance& who) {
+findings::Coordinates coord_of(const Provenance& who) {
   using A = findings::Axis;
-  findings::Coord out;
+  findings::Coordinates out;
   out[A::component] = who.component.empty() ? 0 : who.component == "scale" ? 1 : 2;
   out[A::request] = who.generation;
   out[A::layer] = who.layer, out[A::kv] = who.kv, out[A::token] = who.token, out[A::head] = who.head;
@@ -418,26 +418,26 @@ json RegionExtents::moves() const {
 
 namespace {
 
-findings::Who who_of(const Provenance& who) {
-  findings::Who out;
+findings::ByteSource who_of(const Provenance& who) {
+  findings::ByteSource out;
   switch (who.kind) {
     case Kind::element:
-      out.kind = findings::Who::Kind::element;
+      out.kind = findings::ByteSource::Kind::element;
       out.at = coord_of(who);
       break;
     case Kind::constant:
-      out.kind = findings::Who::Kind::constant, out.value = who.value;
+      out.kind = findings::ByteSource::Kind::constant, out.value = who.value;
       break;
     case Kind::poison:
-      out.kind = findings::Who::Kind::poison;
+      out.kind = findings::ByteSource::Kind::poison;
       out.text = who.region.starts_with("consumer/") ? "the consumer" : "the producer";
       break;
     case Kind::follows:
-      out.kind = findings::Who::Kind::follows, out.text = "the consumer";
+      out.kind = findings::ByteSource::Kind::follows, out.text = "the consumer";
       break;
     case Kind::nothing:
     case Kind::before:
-      out.kind = findings::Who::Kind::nothing;
+      out.kind = findings::ByteSource::Kind::nothing;
       break;
     case Kind::other:
     case Kind::unknown:
@@ -449,14 +449,15 @@ findings::Who who_of(const Provenance& who) {
 }  // namespace
 
 /// What the producer has, where the transfer did not change it.
-void RegionExtents::add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const {
+void RegionExtents::add_content(const RegionRef& source, int memory, int region,
+                                std::vector<findings::Extent>& facts) const {
   const Owners owners(case_.groups.at(static_cast<std::size_t>(source.group)), Side::producer, false);
   const auto& cache = rank_of(case_, source).truth;
   for (std::int64_t at = 0; at < source.bytes;) {
     auto location = element_run_at(cache, source.allocation, at);
     const std::int64_t bytes = location ? std::min(location->run, source.bytes - at) : 1;
     if (location && owners.own(location->who)) {
-      findings::Fact fact;
+      findings::Extent fact;
       fact.memory = memory, fact.region = region;
       fact.offset = at, fact.bytes = bytes;
       fact.channels = std::max<std::int64_t>(1, bytes * 8 / location->bits), fact.bits = fact.is_bits = location->bits;
@@ -471,8 +472,8 @@ void RegionExtents::add_content(const RegionRef& source, int memory, int region,
 
 std::vector<Finding> RegionExtents::what_happened() const {
   if (extents_ > most_extents || (large_ && !crop_.whole)) return {};
-  findings::Names names;
-  std::vector<findings::Fact> facts;
+  findings::Labels names;
+  std::vector<findings::Extent> facts;
   std::map<std::tuple<Side, int, int>, int> memories;
   for (const Group& group : case_.groups) {
     std::size_t number = 0;
@@ -509,7 +510,7 @@ std::vector<Finding> RegionExtents::what_happened() const {
     const RegionRef& r = region.arrived.region;
     names.regions.push_back(r.name);
     for (const RegionExtent& one : region.extents) {
-      findings::Fact fact;
+      findings::Extent fact;
       fact.memory = memory_of(r);
       fact.offset = one.at - region.base, fact.bytes = one.bytes;
       fact.wrong = one.wrong;
@@ -521,7 +522,7 @@ std::vector<Finding> RegionExtents::what_happened() const {
         while (fact.as_before < one.bytes && is_before(one.at + one.bytes - 1 - fact.as_before)) ++fact.as_before;
       fact.should = who_of(one.should);
       if (one.location.kind == Kind::element) {
-        if (fact.should.kind != findings::Who::Kind::element) {
+        if (fact.should.kind != findings::ByteSource::Kind::element) {
           fact.should.at = coord_of(one.location);
           fact.should.at[findings::Axis::request] = fact.should.at[findings::Axis::token] = findings::none;
         }

@@ -80,7 +80,7 @@ class RegionExtents {
   static void add_tail(Region& region, const RegionExtent& row);
   void cut_output(Region& region);
   void cut_row(Region& region, const RegionExtent& row);
-  void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Fact>& facts) const;
+  void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Extent>& facts) const;
   scenario::Patch patch(const Region& region, const RegionExtent& one, scenario::BufferAddress at,
                         const scenario::AddressSpace& space) const;
   /// Wrong, and from nowhere that is known.

@@ -26,9 +26,9 @@ struct Found {
 };
 
 /// Places of names in the truth, by the run of Ids that they belong to.
-class Homes {
+class SourceIndex {
  public:
-  Homes(const Checkpoint& check, const AddressSpace& space) : space_(space), images_(check.images) {
+  SourceIndex(const Checkpoint& check, const AddressSpace& space) : space_(space), images_(check.images) {
     for (const Buffer& b : space.buffers()) {
       if (b.side == "output") continue;
       SymbolId last = 0;
@@ -77,7 +77,7 @@ class Walk {
         seed_(seed),
         number_(mismatch.ranges.front().check),
         check_(*expectation.at(o_.checks[number_])),
-        homes_(check_, space) {
+        sources_(check_, space) {
     for (const WrongRange& range : mismatch.ranges)
       if (range.check == number_) wrong_[range.buffer].emplace_back(range.begin, range.end);
   }
@@ -250,7 +250,7 @@ class Walk {
       if (piece.source == 0) {
         run.is = static_cast<SymbolId>(piece.from);
         run.first.is = symbols_.at(run.is);
-        run.from = homes_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
+        run.from = sources_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
       } else if (piece.source > 0) {
         run.from = begins[static_cast<std::size_t>(piece.source) - 1];
         run.from.offset += piece.from;
@@ -277,7 +277,7 @@ class Walk {
 
   /// A step that read what was wrong already.
   void read(SymbolExtent& run, SymbolId must) const {
-    const BufferAddress there = homes_.of(must, run.first.buffer);
+    const BufferAddress there = sources_.of(must, run.first.buffer);
     if (there.buffer < 0) return;
     const auto wrong = wrong_.find(there.buffer);
     if (wrong == wrong_.end()) return;
@@ -296,7 +296,7 @@ class Walk {
   std::uint64_t seed_;
   std::size_t number_;
   const Checkpoint& check_;
-  Homes homes_;
+  SourceIndex sources_;
   std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong_;
   std::vector<Found> found_;
   std::unordered_map<const std::uint8_t*, std::int64_t> begins_;  ///< by the bytes of a Found

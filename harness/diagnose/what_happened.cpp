@@ -16,7 +16,7 @@ namespace kvcts::scenario {
 namespace {
 
 using ContentAxis = findings::Axis;
-using Kind = findings::Who::Kind;
+using Kind = findings::ByteSource::Kind;
 
 /// Requests by the generation of their content.
 std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
@@ -96,10 +96,10 @@ class Tracer {
   SymbolExtent last_;
 };
 
-class Facts {
+class ExtentBuilder {
  public:
   /// `searched`: what is unknown was looked for byte by byte, and nothing had it; but not by codes of four bits.
-  Facts(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, bool searched)
+  ExtentBuilder(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, bool searched)
       : space_(space), symbols_(symbols), layout_index_(scenario, space), searched_(searched) {
     called_.requests = requests_of(scenario);
     for (const Buffer& b : space.buffers()) {
@@ -137,12 +137,12 @@ class Facts {
     }
   }
 
-  std::vector<Finding> told() const { return findings::what_happened(facts_, called_); }
+  std::vector<Finding> told() const { return findings::what_happened(extents_, called_); }
 
  private:
   void add_row(const SymbolExtent& run) {
     const Attribution& attribution = run.first;
-    findings::Fact fact;
+    findings::Extent fact;
     fact.memory = memory_of_[static_cast<std::size_t>(attribution.buffer)];
     fact.offset = attribution.offset, fact.bytes = run.bytes, fact.channels = run.channels;
     fact.wrong = attribution.wrong;
@@ -161,7 +161,7 @@ class Facts {
     const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
     if (attribution.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
     if (continues(attribution, fact)) {
-      findings::Fact& last = facts_.back();
+      findings::Extent& last = extents_.back();
       last.channels = std::max(last.channels,
                                fact.should.at[ContentAxis::channel] - last.should.at[ContentAxis::channel] + fact.channels);
       last.bytes += fact.bytes;
@@ -188,15 +188,15 @@ class Facts {
         for (const ContentAxis axis : findings::per_token) fact.should.at[axis] = findings::none;
     }
     buffer_ = attribution.buffer;
-    facts_.push_back(std::move(fact));
+    extents_.push_back(std::move(fact));
   }
 
   static int bits_of(const Symbol& who) {
     return who.kind == Symbol::Kind::tag ? layout::bits(who.dtype) : who.kind == Symbol::Kind::number ? 32 : 0;
   }
 
-  findings::Who who(const Symbol& who, const Attribution& attribution) const {
-    findings::Who out;
+  findings::ByteSource who(const Symbol& who, const Attribution& attribution) const {
+    findings::ByteSource out;
     switch (who.kind) {
       case Symbol::Kind::tag:
       case Symbol::Kind::number:
@@ -237,7 +237,7 @@ class Facts {
   }
 
   /// A decoded number of the right element with a scale that is not its own.
-  void compare_scales(const Attribution& attribution, findings::Fact& fact) const {
+  void compare_scales(const Attribution& attribution, findings::Extent& fact) const {
     const Symbol &must = attribution.must, &is = attribution.is;
     if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || fact.is.at != fact.should.at) return;
     if (must.whole != is.whole) fact.is.kind = Kind::mixed;
@@ -270,18 +270,18 @@ class Facts {
   }
 
   /// The next byte of the same row, on both sides.
-  bool continues(const Attribution& attribution, const findings::Fact& next) const {
-    if (facts_.empty() || buffer_ != attribution.buffer) return false;
-    const findings::Fact& last = facts_.back();
+  bool continues(const Attribution& attribution, const findings::Extent& next) const {
+    if (extents_.empty() || buffer_ != attribution.buffer) return false;
+    const findings::Extent& last = extents_.back();
     if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
     // A global scale has bytes and no channels.
-    const auto has_channels = [](const findings::Who& who) { return who.at[ContentAxis::channel] != findings::none; };
+    const auto has_channels = [](const findings::ByteSource& who) { return who.at[ContentAxis::channel] != findings::none; };
     if (has_channels(next.should) != has_channels(next.is)) return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
-  static bool advances(const findings::Who& from, const findings::Who& to, const findings::Fact& run) {
+  static bool advances(const findings::ByteSource& from, const findings::ByteSource& to, const findings::Extent& run) {
     if (from.kind != to.kind || from.value != to.value || from.times != to.times || from.text != to.text) return false;
     if (to.kind != Kind::element) return true;
     for (const ContentAxis axis : {ContentAxis::component, ContentAxis::request, ContentAxis::layer, ContentAxis::kv,
@@ -295,9 +295,9 @@ class Facts {
   const SymbolTable& symbols_;
   LayoutIndex layout_index_;
   bool searched_;
-  findings::Names called_;
+  findings::Labels called_;
   std::vector<int> memory_of_;
-  std::vector<findings::Fact> facts_;
+  std::vector<findings::Extent> extents_;
   int buffer_{-1};
 };
 
@@ -351,17 +351,17 @@ bool name_declared(const Scenario& scenario, SymbolTable& symbols) {
 
 std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                                    const Checkpoint& check, const Attributions& attributions) {
-  Facts facts(scenario, space, symbols, true);
+  ExtentBuilder extents(scenario, space, symbols, true);
   Tracer tracer(space, symbols, check, attributions);
-  for (const Attribution& attribution : attributions.all) facts.add(tracer.run_of(attribution));
-  return facts.told();
+  for (const Attribution& attribution : attributions.all) extents.add(tracer.run_of(attribution));
+  return extents.told();
 }
 
 std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                                    const std::vector<SymbolExtent>& runs) {
-  Facts facts(scenario, space, symbols, false);
-  for (const SymbolExtent& run : runs) facts.add(run);
-  return facts.told();
+  ExtentBuilder extents(scenario, space, symbols, false);
+  for (const SymbolExtent& run : runs) extents.add(run);
+  return extents.told();
 }
 
 }  // namespace kvcts::scenario

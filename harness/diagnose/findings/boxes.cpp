@@ -17,8 +17,8 @@ using Indices = std::vector<std::size_t>;
 
 class Cutter {
  public:
-  Cutter(const std::vector<Fact>& facts, const std::vector<Plane>& planes, std::size_t most)
-      : facts_(facts), planes_(planes), most_(most) {}
+  Cutter(const std::vector<Extent>& extents, const std::vector<LayoutBox>& planes, std::size_t most)
+      : extents_(extents), planes_(planes), most_(most) {}
 
   std::vector<Box> cut(const Indices& chosen, const Indices& all, int depth) const {
     Box whole = box(chosen, all);
@@ -36,7 +36,7 @@ class Cutter {
     if (best.empty() || cost(best).first >= whole.others) return {std::move(whole)};
     std::vector<Box> out;
     for (const Cut& one : best) {
-      for (Box& part : cut(one.box.facts, one.all, depth + 1)) out.push_back(std::move(part));
+      for (Box& part : cut(one.box.extents, one.all, depth + 1)) out.push_back(std::move(part));
       if (out.size() > most_) return {std::move(whole)};
     }
     return out;
@@ -57,35 +57,35 @@ class Cutter {
   Indices beside(const Indices& group, const Indices& all, Axis axis) const {
     if (axis == Axis::channel) return all;  // a row that begins before them may reach into them
     std::unordered_set<std::int64_t> values;
-    for (const std::size_t i : group) values.insert(facts_[i].should.at[axis]);
+    for (const std::size_t i : group) values.insert(extents_[i].should.at[axis]);
     Indices out;
     for (const std::size_t i : all)
-      if (values.contains(facts_[i].should.at[axis])) out.push_back(i);
+      if (values.contains(extents_[i].should.at[axis])) out.push_back(i);
     return out;
   }
 
   Box box(const Indices& chosen, const Indices& all) const {
     Box out;
-    out.facts = chosen;
+    out.extents = chosen;
     std::map<Axis, std::unordered_set<std::int64_t>> sets;
     for (const std::size_t i : chosen) {
-      out.bytes += facts_[i].bytes;
-      for (const Axis axis : cut_axes) sets[axis].insert(facts_[i].should.at[axis]);
+      out.bytes += extents_[i].bytes;
+      for (const Axis axis : cut_axes) sets[axis].insert(extents_[i].should.at[axis]);
     }
     for (const auto& [axis, values] : sets) out.scope[axis].assign(values.begin(), values.end());
-    out.scope[Axis::channel] = channels_of(facts_, chosen);
+    out.scope[Axis::channel] = channels_of(extents_, chosen);
     for (auto& [axis, values] : out.scope) std::sort(values.begin(), values.end());
-    const Who& should = facts_[chosen.front()].should;
+    const ByteSource& should = extents_[chosen.front()].should;
     std::int64_t inside = 0;
-    if (should.kind == Who::Kind::element) {
+    if (should.kind == ByteSource::Kind::element) {
       for (const std::size_t i : all) {
         const bool in = std::all_of(cut_axes.begin(), cut_axes.end(), [&](Axis axis) {
           return axis == Axis::slot || axis == Axis::channel ||  // a token says its slot
-                 sets[axis].contains(facts_[i].should.at[axis]);
+                 sets[axis].contains(extents_[i].should.at[axis]);
         });
-        if (in) inside += bytes_of(facts_[i], out.scope.at(Axis::channel));
+        if (in) inside += bytes_of(extents_[i], out.scope.at(Axis::channel));
       }
-    } else if (should.at == Coord{}) {
+    } else if (should.at == Coordinates{}) {
       inside = span(chosen);
     } else {
       // Where nothing was meant only what is wrong is a fact.
@@ -96,10 +96,10 @@ class Cutter {
   }
 
   /// Bytes of some channels.
-  static std::int64_t bytes_of(const Fact& fact, const std::vector<std::int64_t>& channels) {
-    const std::int64_t first = fact.should.at[Axis::channel], bits = fact.bits;
-    if (bits == 0 || first == none) return std::ranges::binary_search(channels, first) ? fact.bytes : 0;
-    const std::int64_t begin = first * bits + 8 * fact.should.byte, end = begin + 8 * fact.bytes;
+  static std::int64_t bytes_of(const Extent& extent, const std::vector<std::int64_t>& channels) {
+    const std::int64_t first = extent.should.at[Axis::channel], bits = extent.bits;
+    if (bits == 0 || first == none) return std::ranges::binary_search(channels, first) ? extent.bytes : 0;
+    const std::int64_t begin = first * bits + 8 * extent.should.byte, end = begin + 8 * extent.bytes;
     std::int64_t out = 0;
     for (auto c = std::ranges::lower_bound(channels, first); c != channels.end() && *c * bits < end; ++c)
       out += std::min(end, (*c + 1) * bits) - std::max(begin, *c * bits);
@@ -110,8 +110,8 @@ class Cutter {
   std::int64_t span(const Indices& chosen) const {
     std::int64_t begin = INT64_MAX, end = INT64_MIN;
     for (const std::size_t i : chosen) {
-      begin = std::min(begin, facts_[i].offset);
-      end = std::max(end, facts_[i].offset + facts_[i].bytes);
+      begin = std::min(begin, extents_[i].offset);
+      end = std::max(end, extents_[i].offset + extents_[i].bytes);
     }
     return end - begin;
   }
@@ -119,7 +119,7 @@ class Cutter {
   /// The chosen facts by value of an axis; values whose facts have the same sets on all other axes together.
   std::vector<Indices> alike(const Indices& chosen, Axis axis) const {
     std::map<std::int64_t, Indices> by_value;
-    for (const std::size_t i : chosen) by_value[facts_[i].should.at[axis]].push_back(i);
+    for (const std::size_t i : chosen) by_value[extents_[i].should.at[axis]].push_back(i);
     if (by_value.size() < 2) return {};
     std::map<std::vector<std::vector<std::int64_t>>, Indices> by_shape;
     for (const auto& [value, some] : by_value) {
@@ -128,7 +128,7 @@ class Cutter {
         // A block holds other tokens than the next: they follow from one another.
         if (other == axis || follows(axis, other)) continue;
         std::set<std::int64_t> values;
-        for (const std::size_t i : some) values.insert(facts_[i].should.at[other]);
+        for (const std::size_t i : some) values.insert(extents_[i].should.at[other]);
         shape.emplace_back(values.begin(), values.end());
       }
       Indices& group = by_shape[shape];
@@ -149,30 +149,30 @@ class Cutter {
            (axis == Axis::slot && other == Axis::token);
   }
 
-  const std::vector<Fact>& facts_;
-  const std::vector<Plane>& planes_;
+  const std::vector<Extent>& extents_;
+  const std::vector<LayoutBox>& planes_;
   std::size_t most_;
 };
 
 }  // namespace
 
-std::vector<Box> boxes_of(const std::vector<Fact>& facts, const Indices& chosen, const Indices& all,
-                          const std::vector<Plane>& planes, std::size_t most) {
-  return Cutter(facts, planes, most).cut(chosen, all, 0);
+std::vector<Box> boxes_of(const std::vector<Extent>& extents, const Indices& chosen, const Indices& all,
+                          const std::vector<LayoutBox>& planes, std::size_t most) {
+  return Cutter(extents, planes, most).cut(chosen, all, 0);
 }
 
-std::vector<std::int64_t> channels_of(const std::vector<Fact>& facts, const Indices& some) {
+std::vector<std::int64_t> channels_of(const std::vector<Extent>& extents, const Indices& some) {
   std::set<std::int64_t> out;
   for (const std::size_t i : some) {
-    const std::int64_t first = facts[i].should.at[Axis::channel];
-    for (std::int64_t c = first; c < first + std::max<std::int64_t>(1, facts[i].channels); ++c) out.insert(c);
+    const std::int64_t first = extents[i].should.at[Axis::channel];
+    for (std::int64_t c = first; c < first + std::max<std::int64_t>(1, extents[i].channels); ++c) out.insert(c);
   }
   return {out.begin(), out.end()};
 }
 
-std::int64_t bytes_in(const std::vector<Plane>& planes, const Scope& scope) {
+std::int64_t bytes_in(const std::vector<LayoutBox>& planes, const Scope& scope) {
   std::int64_t bits = 0;
-  for (const Plane& plane : planes) {
+  for (const LayoutBox& plane : planes) {
     std::int64_t product = plane.bits;
     for (const auto& [axis, values] : scope)
       if (axis != Axis::request && axis != Axis::token)

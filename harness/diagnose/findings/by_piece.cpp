@@ -24,7 +24,7 @@ struct Piece {
 using Pieces = std::vector<Piece>;
 
 /// Where content lies at the source.
-struct Home {
+struct SourceRange {
   std::array<std::int64_t, 6> row{};
   std::int64_t begin{0}, bytes{0};  ///< begin: bit of the row
   int region{0};
@@ -32,56 +32,61 @@ struct Home {
   auto key() const { return std::pair(row, begin); }
 };
 
-std::array<std::int64_t, 6> row_of(const Who& who) {
-  return {who.at[Axis::component], who.at[Axis::request], who.at[Axis::layer],
-          who.at[Axis::kv],        who.at[Axis::token],   who.at[Axis::head]};
+std::array<std::int64_t, 6> row_of(const ByteSource& source) {
+  return {source.at[Axis::component], source.at[Axis::request], source.at[Axis::layer],
+          source.at[Axis::kv],        source.at[Axis::token],   source.at[Axis::head]};
 }
 
 /// Of content that several ranks hold, the first rank's.
-std::vector<Home> homes_of(const std::vector<Fact>& facts, const Names& names) {
-  std::vector<Home> out;
-  for (const Fact& fact : facts)
-    if (names.sources.contains(fact.memory) && fact.should.kind == Who::Kind::element && fact.bits > 0)
-      out.push_back({row_of(fact.should), begin_of(fact.should, fact.bits), fact.bytes, fact.region, fact.offset});
-  std::ranges::stable_sort(out, {}, &Home::key);
-  const auto again = std::ranges::unique(out, {}, &Home::key);
+std::vector<SourceRange> source_ranges_of(const std::vector<Extent>& extents, const Labels& labels) {
+  std::vector<SourceRange> out;
+  for (const Extent& extent : extents)
+    if (labels.sources.contains(extent.memory) && extent.should.kind == ByteSource::Kind::element && extent.bits > 0)
+      out.push_back(
+          {row_of(extent.should), begin_of(extent.should, extent.bits), extent.bytes, extent.region, extent.offset});
+  std::ranges::stable_sort(out, {}, &SourceRange::key);
+  const auto again = std::ranges::unique(out, {}, &SourceRange::key);
   out.erase(again.begin(), again.end());
   return out;
 }
 
 /// In the order of their places; none if something has no home, or is wrong in another way than that nothing was written.
-Pieces pieces_of(const std::vector<Fact>& facts, const Names& names, const std::vector<Home>& homes, bool by_block) {
-  std::vector<const Fact*> content;
-  for (const Fact& fact : facts) {
-    if (names.sources.contains(fact.memory) || fact.memory >= names.first_output) {
-      if (fact.wrong && fact.memory < names.first_output) return {};
+Pieces pieces_of(const std::vector<Extent>& extents, const Labels& labels, const std::vector<SourceRange>& source_ranges,
+                 bool by_block) {
+  std::vector<const Extent*> content;
+  for (const Extent& extent : extents) {
+    if (labels.sources.contains(extent.memory) || extent.memory >= labels.first_output) {
+      if (extent.wrong && extent.memory < labels.first_output) return {};
       continue;
     }
-    const bool meant = fact.should.kind == Who::Kind::element && fact.bits > 0;
-    if (fact.wrong && (!meant || fact.is.kind != Who::Kind::nothing)) return {};
-    if (meant) content.push_back(&fact);
+    const bool meant = extent.should.kind == ByteSource::Kind::element && extent.bits > 0;
+    if (extent.wrong && (!meant || extent.is.kind != ByteSource::Kind::nothing)) return {};
+    if (meant) content.push_back(&extent);
   }
-  std::ranges::stable_sort(content, {}, [](const Fact* f) { return std::tuple(f->memory, f->region, f->offset); });
+  std::ranges::stable_sort(content, {}, [](const Extent* f) { return std::tuple(f->memory, f->region, f->offset); });
   Pieces out;
-  for (const Fact* fact : content) {
-    for (std::int64_t done = 0, bytes = 0; done < fact->bytes; done += bytes) {
-      const std::int64_t bit = begin_of(fact->should, fact->bits) + 8 * done;
-      const auto next = std::ranges::upper_bound(homes, std::pair(row_of(fact->should), bit), {}, &Home::key);
-      if (next == homes.begin()) return {};
-      const Home& home = *std::prev(next);
-      const std::int64_t ahead = (bit - home.begin) / 8;
-      if (home.row != row_of(fact->should) || ahead >= home.bytes) return {};
-      bytes = std::min(fact->bytes - done, home.bytes - ahead);
-      const std::int64_t offset = fact->offset + done, from = home.offset + ahead, block = fact->should.at[Axis::block];
-      const bool goes_on = !out.empty() && out.back().region == fact->region && out.back().from_region == home.region &&
-                           out.back().offset + out.back().bytes == offset && out.back().from + out.back().bytes == from &&
-                           (!by_block || out.back().block == block);
+  for (const Extent* extent : content) {
+    for (std::int64_t done = 0, bytes = 0; done < extent->bytes; done += bytes) {
+      const std::int64_t bit = begin_of(extent->should, extent->bits) + 8 * done;
+      const auto next =
+          std::ranges::upper_bound(source_ranges, std::pair(row_of(extent->should), bit), {}, &SourceRange::key);
+      if (next == source_ranges.begin()) return {};
+      const SourceRange& source_range = *std::prev(next);
+      const std::int64_t ahead = (bit - source_range.begin) / 8;
+      if (source_range.row != row_of(extent->should) || ahead >= source_range.bytes) return {};
+      bytes = std::min(extent->bytes - done, source_range.bytes - ahead);
+      const std::int64_t offset = extent->offset + done, from = source_range.offset + ahead,
+                         block = extent->should.at[Axis::block];
+      const bool goes_on = !out.empty() && out.back().region == extent->region &&
+                           out.back().from_region == source_range.region && out.back().offset + out.back().bytes == offset &&
+                           out.back().from + out.back().bytes == from && (!by_block || out.back().block == block);
       if (!goes_on)
-        out.push_back({fact->memory, fact->region, home.region, offset, from, 0, fact->should.at[Axis::request], block});
+        out.push_back(
+            {extent->memory, extent->region, source_range.region, offset, from, 0, extent->should.at[Axis::request], block});
       Piece& piece = out.back();
-      if (fact->wrong && piece.right < 0) piece.right = piece.bytes;
-      const std::int64_t behind = fact->bytes - done - bytes;
-      const std::int64_t as_before = fact->wrong ? bytes : std::clamp<std::int64_t>(fact->as_before - behind, 0, bytes);
+      if (extent->wrong && piece.right < 0) piece.right = piece.bytes;
+      const std::int64_t behind = extent->bytes - done - bytes;
+      const std::int64_t as_before = extent->wrong ? bytes : std::clamp<std::int64_t>(extent->as_before - behind, 0, bytes);
       piece.as_before = as_before == bytes ? piece.as_before + bytes : as_before;
       piece.bytes += bytes;
     }
@@ -188,13 +193,14 @@ bool tells(const Pieces& pieces, const Property& property, const Effect& effect)
 
 }  // namespace
 
-std::vector<PieceRule> piece_rules(const std::vector<Fact>& facts, const Names& names) {
+std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Labels& labels) {
   std::vector<PieceRule> out;
   // Cheap, and true of most failures.
-  if (std::ranges::none_of(facts, [](const Fact& f) { return f.wrong && f.is.kind == Who::Kind::nothing; })) return out;
-  const std::vector<Home> homes = homes_of(facts, names);
+  if (std::ranges::none_of(extents, [](const Extent& f) { return f.wrong && f.is.kind == ByteSource::Kind::nothing; }))
+    return out;
+  const std::vector<SourceRange> source_ranges = source_ranges_of(extents, labels);
   for (const bool by_block : {false, true}) {
-    const Pieces pieces = pieces_of(facts, names, homes, by_block);
+    const Pieces pieces = pieces_of(extents, labels, source_ranges, by_block);
     const std::int64_t wrong = std::ranges::count_if(pieces, [](const Piece& one) { return one.right >= 0; });
     for (const Property& property : properties_of(pieces)) {
       const std::int64_t with = std::ranges::count(property.has, true), few = property.of == Property::Of::order ? 1 : 2;

@@ -13,7 +13,7 @@ namespace kvcts::findings {
 namespace {
 
 using Indices = std::vector<std::size_t>;
-using Maps = std::map<Axis, Map>;
+using Maps = std::map<Axis, AxisMap>;
 
 constexpr std::array content_axes{Axis::component, Axis::request, Axis::layer,  Axis::kv,
                                   Axis::token,     Axis::head,    Axis::channel};
@@ -23,53 +23,58 @@ constexpr std::array parting_axes{Axis::component, Axis::request, Axis::kv,   Ax
 constexpr std::size_t most_boxes = 6, most_parts = 6;
 
 /// What kind of thing happened to a fact, before any map is looked for.
-using Sort = std::tuple<int, Who::Kind, Who::Kind, std::uint8_t, std::uint8_t, int, std::string, std::uint8_t, int, bool>;
+using Sort = std::tuple<int, ByteSource::Kind, ByteSource::Kind, std::uint8_t, std::uint8_t, int, std::string, std::uint8_t,
+                        int, bool>;
 
-bool moved(const Fact& fact) { return fact.should.kind == Who::Kind::element && fact.is.kind == Who::Kind::element; }
-
-Sort sort_of(const Fact& fact) {
-  const bool other_byte = moved(fact) && fact.is.byte != fact.should.byte;
-  const int times = moved(fact) && fact.is.times != fact.should.times ? 1 + fact.is.times : 0;
-  return {fact.memory, fact.should.kind, fact.is.kind, fact.should.kind == Who::Kind::constant ? fact.should.value : 0,
-          fact.is.kind == Who::Kind::constant ? fact.is.value : 0, times, fact.is.text, other_byte,
-          // Bytes that no layout places are counted from where their region begins.
-          fact.should.kind != Who::Kind::element && fact.should.at == Coord{} ? fact.region : -1,
-          // One for all tokens and heads has no place in a product of them.
-          fact.should.at[Axis::head] == none};
+bool moved(const Extent& extent) {
+  return extent.should.kind == ByteSource::Kind::element && extent.is.kind == ByteSource::Kind::element;
 }
 
-std::uint32_t differing(const Fact& fact) {
+Sort sort_of(const Extent& extent) {
+  const bool other_byte = moved(extent) && extent.is.byte != extent.should.byte;
+  const int times = moved(extent) && extent.is.times != extent.should.times ? 1 + extent.is.times : 0;
+  return {extent.memory, extent.should.kind, extent.is.kind,
+          extent.should.kind == ByteSource::Kind::constant ? extent.should.value : 0,
+          extent.is.kind == ByteSource::Kind::constant ? extent.is.value : 0, times, extent.is.text, other_byte,
+          // Bytes that no layout places are counted from where their region begins.
+          extent.should.kind != ByteSource::Kind::element && extent.should.at == Coordinates{} ? extent.region : -1,
+          // One for all tokens and heads has no place in a product of them.
+          extent.should.at[Axis::head] == none};
+}
+
+std::uint32_t differing(const Extent& extent) {
   std::uint32_t out = 0;
-  for (const Axis axis : content_axes) out |= (fact.should.at[axis] != fact.is.at[axis] ? 1u : 0u) << static_cast<int>(axis);
+  for (const Axis axis : content_axes)
+    out |= (extent.should.at[axis] != extent.is.at[axis] ? 1u : 0u) << static_cast<int>(axis);
   return out;
 }
 
 /// Entries that are not the entry before plus one on both sides.
-std::size_t ranges(const Map& map) {
+std::size_t ranges(const AxisMap& map) {
   std::size_t out = 0;
   for (std::size_t i = 0; i < map.table.size(); ++i)
     out += i == 0 || map.table[i].first != map.table[i - 1].first + 1 || map.table[i].second != map.table[i - 1].second + 1;
   return out;
 }
 
-double cost(const Map& map) {
+double cost(const AxisMap& map) {
   switch (map.kind) {
-    case Map::Kind::same:
+    case AxisMap::Kind::same:
       return 0;
-    case Map::Kind::shift:
+    case AxisMap::Kind::shift:
       return 1;
-    case Map::Kind::always:
+    case AxisMap::Kind::always:
       return 1.2;
-    case Map::Kind::exchange:
-    case Map::Kind::multiple:
+    case AxisMap::Kind::exchange:
+    case AxisMap::Kind::multiple:
       return 1.5;
-    case Map::Kind::remainder:
-    case Map::Kind::rounded:
-    case Map::Kind::reversed:
+    case AxisMap::Kind::remainder:
+    case AxisMap::Kind::rounded:
+    case AxisMap::Kind::reversed:
       return 1.6;
-    case Map::Kind::table:
+    case AxisMap::Kind::table:
       return 1 + static_cast<double>(ranges(map));
-    case Map::Kind::tangle:
+    case AxisMap::Kind::tangle:
       return 100;
   }
   return 100;
@@ -90,17 +95,17 @@ bool put(Table& table, std::int64_t should, std::int64_t is) {
   return added || at->second == is;
 }
 
-Tables tables_of(const std::vector<Fact>& facts, const Indices& some) {
+Tables tables_of(const std::vector<Extent>& extents, const Indices& some) {
   Tables out;
   for (std::size_t a = 0; a < out.size(); ++a) {
     Table& table = out[a].emplace();
     std::set<std::array<std::int64_t, 3>> seen;  // facts are often alike
     std::array<std::int64_t, 3> last{INT64_MIN, 0, 0};
     for (const std::size_t i : some) {
-      const std::int64_t should = facts[i].should.at[content_axes[a]], is = facts[i].is.at[content_axes[a]];
+      const std::int64_t should = extents[i].should.at[content_axes[a]], is = extents[i].is.at[content_axes[a]];
       // Both sides advance along the channels, if their codes have one width.
-      const std::int64_t size = content_axes[a] == Axis::channel && facts[i].bits == facts[i].is_bits
-                                    ? std::max<std::int64_t>(1, facts[i].channels)
+      const std::int64_t size = content_axes[a] == Axis::channel && extents[i].bits == extents[i].is_bits
+                                    ? std::max<std::int64_t>(1, extents[i].channels)
                                     : 1;
       if (std::exchange(last, {should, is, size}) == std::array{should, is, size} || !seen.insert(last).second) continue;
       bool holds = true;
@@ -130,21 +135,21 @@ Tables joined(const Tables& one, const Tables& other) {
 Maps maps_of(const Tables& tables) {
   Maps out;
   for (std::size_t a = 0; a < tables.size(); ++a) {
-    Map map;
-    map.kind = Map::Kind::tangle;
+    AxisMap map;
+    map.kind = AxisMap::Kind::tangle;
     if (tables[a]) map = map_of({tables[a]->begin(), tables[a]->end()});
-    if (map.kind != Map::Kind::same) out.emplace(content_axes[a], std::move(map));
+    if (map.kind != AxisMap::Kind::same) out.emplace(content_axes[a], std::move(map));
   }
   return out;
 }
 
 /// Facts that one set of maps describes.
 struct Part {
-  Indices facts;
+  Indices extents;
   Tables tables;
   Maps maps;
-  Part(Indices which, Tables of) : facts(std::move(which)), tables(std::move(of)), maps(maps_of(tables)) {}
-  Part(const std::vector<Fact>& all, Indices which) : Part(which, tables_of(all, which)) {}
+  Part(Indices which, Tables of) : extents(std::move(which)), tables(std::move(of)), maps(maps_of(tables)) {}
+  Part(const std::vector<Extent>& all, Indices which) : Part(which, tables_of(all, which)) {}
 };
 
 double cost(const std::vector<Part>& parts) {
@@ -154,17 +159,17 @@ double cost(const std::vector<Part>& parts) {
 }
 
 bool tangled(const Maps& maps) {
-  return std::any_of(maps.begin(), maps.end(), [](const auto& one) { return one.second.kind == Map::Kind::tangle; });
+  return std::any_of(maps.begin(), maps.end(), [](const auto& one) { return one.second.kind == AxisMap::Kind::tangle; });
 }
 
 /// By the values of one axis, parts that obey the same maps together; none if that does not pay.
-std::optional<std::vector<Part>> parted_by(const std::vector<Fact>& facts, const Indices& some, Axis axis) {
+std::optional<std::vector<Part>> parted_by(const std::vector<Extent>& extents, const Indices& some, Axis axis) {
   std::map<std::int64_t, Indices> by_value;
-  for (const std::size_t i : some) by_value[facts[i].should.at[axis]].push_back(i);
+  for (const std::size_t i : some) by_value[extents[i].should.at[axis]].push_back(i);
   if (by_value.size() < 2) return std::nullopt;
   std::vector<Part> out;
   for (auto& [value, group] : by_value) {
-    Part part(facts, std::move(group));
+    Part part(extents, std::move(group));
     if (tangled(part.maps)) return std::nullopt;
     const auto alike = std::find_if(out.begin(), out.end(), [&](Part& other) {
       Part both({}, joined(other.tables, part.tables));
@@ -173,7 +178,7 @@ std::optional<std::vector<Part>> parted_by(const std::vector<Fact>& facts, const
       return true;
     });
     if (alike != out.end()) {
-      alike->facts.insert(alike->facts.end(), part.facts.begin(), part.facts.end());
+      alike->extents.insert(alike->extents.end(), part.extents.begin(), part.extents.end());
     } else {
       if (out.size() == most_parts) return std::nullopt;
       out.push_back(std::move(part));
@@ -183,35 +188,35 @@ std::optional<std::vector<Part>> parted_by(const std::vector<Fact>& facts, const
 }
 
 /// One set of maps for all, or by the axes that differ, or by the value of one axis: the cheapest.
-std::vector<Part> parts_of(const std::vector<Fact>& facts, const Indices& some) {
-  std::vector<Part> best{Part(facts, some)};
+std::vector<Part> parts_of(const std::vector<Extent>& extents, const Indices& some) {
+  std::vector<Part> best{Part(extents, some)};
   const auto consider = [&](std::vector<Part> parts) {
     if (cost(parts) < cost(best)) best = std::move(parts);
   };
   std::map<std::uint32_t, Indices> by_axes;
-  for (const std::size_t i : some) by_axes[differing(facts[i])].push_back(i);
+  for (const std::size_t i : some) by_axes[differing(extents[i])].push_back(i);
   if (by_axes.size() > 1 && by_axes.size() <= most_parts) {
     std::vector<Part> parts;
     for (const auto& [mask, group] : by_axes)
-      for (Part& part : parts_of(facts, group)) parts.push_back(std::move(part));
+      for (Part& part : parts_of(extents, group)) parts.push_back(std::move(part));
     consider(std::move(parts));
   }
   for (const Axis axis : parting_axes)
-    if (auto parts = parted_by(facts, some, axis)) consider(std::move(*parts));
-  for (Part& part : best) std::sort(part.facts.begin(), part.facts.end());
+    if (auto parts = parted_by(extents, some, axis)) consider(std::move(*parts));
+  for (Part& part : best) std::sort(part.extents.begin(), part.extents.end());
   return best;
 }
 
 /// Every value that these facts of content must have.
-Scope universe_of(const std::vector<Fact>& facts, const Indices& all) {
+Scope universe_of(const std::vector<Extent>& extents, const Indices& all) {
   Scope out;
   for (int a = 0; a < axis_count; ++a) {
     auto& values = out[static_cast<Axis>(a)];
-    for (const std::size_t i : all) values.push_back(facts[i].should.at[static_cast<Axis>(a)]);
+    for (const std::size_t i : all) values.push_back(extents[i].should.at[static_cast<Axis>(a)]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
-  out[Axis::channel] = channels_of(facts, all);
+  out[Axis::channel] = channels_of(extents, all);
   return out;
 }
 
@@ -224,12 +229,12 @@ Scope joined(Scope one, const Scope& other) {
   return one;
 }
 
-Scope places_of(const std::vector<Plane>& planes) {
+Scope places_of(const std::vector<LayoutBox>& planes) {
   Scope out;
   for (int a = 0; a < axis_count; ++a) {
     const auto axis = static_cast<Axis>(a);
     std::set<std::int64_t> values;
-    for (const Plane& plane : planes)
+    for (const LayoutBox& plane : planes)
       for (std::int64_t value = plane.low[axis]; value < plane.high[axis]; ++value) values.insert(value);
     out[axis].assign(values.begin(), values.end());
   }
@@ -246,13 +251,13 @@ std::map<Axis, std::int64_t> sizes_of(const Scope& universe) {
 /// Findings of one memory.
 class Memory {
  public:
-  Memory(const std::vector<Fact>& facts, const Indices& all, const Names& names)
-      : facts_(facts), all_(all), names_(names), planes_(planes_of(facts, all, names)) {
+  Memory(const std::vector<Extent>& extents, const Indices& all, const Labels& labels)
+      : extents_(extents), all_(all), labels_(labels), planes_(planes_of(extents, all, labels)) {
     std::map<std::int64_t, Indices> parts;
     for (const std::size_t i : all)
-      if (facts[i].should.kind == Who::Kind::element) parts[facts[i].should.at[Axis::component]].push_back(i);
+      if (extents[i].should.kind == ByteSource::Kind::element) parts[extents[i].should.at[Axis::component]].push_back(i);
     for (const auto& [component, part] : parts) {
-      const Scope& one = content_[component] = universe_of(facts, part);
+      const Scope& one = content_[component] = universe_of(extents, part);
       universe_ = joined(std::move(universe_), one);
     }
   }
@@ -267,14 +272,14 @@ class Memory {
     };
     if (best.size() <= few && !vague(best)) return best;
     for (const bool read : {false, true}) {
-      const std::vector<Fit> fits = fits_of(facts_, brought, read);
+      const std::vector<StrideFit> fits = fits_of(extents_, brought, read);
       if (fits.empty()) continue;
       std::vector<Finding> some;
       Indices left = brought;
-      for (const Fit& fit : fits) {
-        some.push_back(words_of(facts_, fit, universe_, names_));
+      for (const StrideFit& fit : fits) {
+        some.push_back(words_of(extents_, fit, universe_, labels_));
         Indices rest;
-        std::ranges::set_difference(left, fit.facts, std::back_inserter(rest));
+        std::ranges::set_difference(left, fit.extents, std::back_inserter(rest));
         left = std::move(rest);
       }
       for (Finding& one : sorted(left)) some.push_back(std::move(one));
@@ -282,10 +287,10 @@ class Memory {
         best = std::move(some), elsewhere = true;
     }
     if (best.size() <= few && !vague(best)) return best;
-    const std::vector<Flat> flats = flats_of(facts_, brought);
+    const std::vector<FlatCopy> flats = flats_of(extents_, brought);
     if (!flats.empty() && (flats.size() < best.size() || (vague(best) && flats.size() <= many))) {
       best.clear(), elsewhere = false;
-      for (const Flat& flat : flats) best.push_back(words_of(flat, names_));
+      for (const FlatCopy& flat : flats) best.push_back(words_of(flat, labels_));
     }
     return best;
   }
@@ -293,29 +298,30 @@ class Memory {
   /// Facts of one sort.
   std::vector<Finding> findings(const Indices& group, std::size_t most = most_boxes) const {
     std::vector<Finding> out;
-    if (!moved(facts_[group.front()])) {
-      for (const Box& box : boxes_of(facts_, group, all_, planes_, most))
-        out.push_back(words_of(facts_, box, {}, universe(box), names_));
+    if (!moved(extents_[group.front()])) {
+      for (const Box& box : boxes_of(extents_, group, all_, planes_, most))
+        out.push_back(words_of(extents_, box, {}, universe(box), labels_));
       return out;
     }
-    std::vector<Part> parts = parts_of(facts_, group);
+    std::vector<Part> parts = parts_of(extents_, group);
     // Two axes in the other order look like many maps.
     const auto sizes = sizes_of(universe_);
-    const auto turned = cost(parts) > 4 ? transposition_of(facts_, group, sizes) : std::nullopt;
-    if (turned && fills(*turned, facts_, all_, sizes)) {
+    const auto turned = cost(parts) > 4 ? transposition_of(extents_, group, sizes) : std::nullopt;
+    if (turned && fills(*turned, extents_, all_, sizes)) {
       Indices left;
-      std::set_difference(group.begin(), group.end(), turned->facts.begin(), turned->facts.end(), std::back_inserter(left));
-      std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(facts_, left);
+      std::set_difference(group.begin(), group.end(), turned->extents.begin(), turned->extents.end(),
+                          std::back_inserter(left));
+      std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(extents_, left);
       if (3 + cost(rest) < cost(parts)) {
-        out.push_back(words_of(facts_, *turned, universe_, names_));
+        out.push_back(words_of(extents_, *turned, universe_, labels_));
         parts = std::move(rest);
       }
     }
     for (const Part& part : parts) {
-      for (const Box& box : boxes_of(facts_, part.facts, all_, planes_, most_boxes)) {
+      for (const Box& box : boxes_of(extents_, part.extents, all_, planes_, most_boxes)) {
         // The map on the box alone may be simpler.
-        const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(facts_, box.facts));
-        out.push_back(words_of(facts_, box, maps, universe(box), names_));
+        const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(extents_, box.extents));
+        out.push_back(words_of(extents_, box, maps, universe(box), labels_));
         out.back().vague = tangled(maps);
       }
     }
@@ -323,13 +329,13 @@ class Memory {
   }
 
  private:
-  static std::vector<Plane> planes_of(const std::vector<Fact>& facts, const Indices& all, const Names& names) {
-    const auto found = names.planes.find(facts[all.front()].memory);
-    return found == names.planes.end() ? std::vector<Plane>{} : found->second;
+  static std::vector<LayoutBox> planes_of(const std::vector<Extent>& extents, const Indices& all, const Labels& labels) {
+    const auto found = labels.planes.find(extents[all.front()].memory);
+    return found == labels.planes.end() ? std::vector<LayoutBox>{} : found->second;
   }
   /// All that a scope of these facts could name: content where that was meant, else places; of their components.
   Scope universe(const Box& box) const {
-    const bool content = facts_[box.facts.front()].should.kind == Who::Kind::element;
+    const bool content = extents_[box.extents.front()].should.kind == ByteSource::Kind::element;
     const std::map<std::int64_t, Scope>& all = content ? content_ : places();
     Scope out;
     for (const std::int64_t component : box.scope.at(Axis::component))
@@ -341,8 +347,8 @@ class Memory {
   /// By component. A pool may have millions of blocks: made when it is first asked for.
   const std::map<std::int64_t, Scope>& places() const {
     if (places_.empty()) {
-      std::map<std::int64_t, std::vector<Plane>> parts;
-      for (const Plane& plane : planes_) parts[plane.low[Axis::component]].push_back(plane);
+      std::map<std::int64_t, std::vector<LayoutBox>> parts;
+      for (const LayoutBox& plane : planes_) parts[plane.low[Axis::component]].push_back(plane);
       for (const auto& [component, part] : parts) places_.emplace(component, places_of(part));
     }
     return places_;
@@ -351,34 +357,36 @@ class Memory {
   /// Facts of several sorts.
   std::vector<Finding> sorted(const Indices& some) const {
     std::map<Sort, Indices> sorts;
-    for (const std::size_t i : some) sorts[sort_of(facts_[i])].push_back(i);
+    for (const std::size_t i : some) sorts[sort_of(extents_[i])].push_back(i);
     std::vector<Finding> out;
     for (const auto& [sort, group] : sorts)
       for (Finding& one : findings(group)) out.push_back(std::move(one));
     return out;
   }
 
-  const std::vector<Fact>& facts_;
+  const std::vector<Extent>& extents_;
   const Indices& all_;
-  const Names& names_;
-  const std::vector<Plane> planes_;
+  const Labels& labels_;
+  const std::vector<LayoutBox> planes_;
   Scope universe_;
   std::map<std::int64_t, Scope> content_;  ///< universe_, by component
   mutable std::map<std::int64_t, Scope> places_;
 };
 
-bool has_origin(const Fact& fact) { return fact.is.kind == Who::Kind::element || fact.is.kind == Who::Kind::poison; }
+bool has_origin(const Extent& extent) {
+  return extent.is.kind == ByteSource::Kind::element || extent.is.kind == ByteSource::Kind::poison;
+}
 
 /// Of the values that bound the wrong content on each axis: "layer 1, tokens 0..3, 8" are three.
-std::size_t count_extents(const std::vector<Fact>& facts, const Names& names) {
+std::size_t count_extents(const std::vector<Extent>& extents, const Labels& labels) {
   std::size_t out = 0;
   for (const Axis axis : content_axes) {
     std::set<std::int64_t> wrong, all;
-    for (const Fact& fact : facts) {
-      if (fact.memory >= names.first_output || names.sources.contains(fact.memory)) continue;
-      for (std::int64_t i = 0; i < (axis == Axis::channel ? std::max<std::int64_t>(1, fact.channels) : 1); ++i) {
-        all.insert(fact.should.at[axis] + i);
-        if (fact.wrong) wrong.insert(fact.should.at[axis] + i);
+    for (const Extent& extent : extents) {
+      if (extent.memory >= labels.first_output || labels.sources.contains(extent.memory)) continue;
+      for (std::int64_t i = 0; i < (axis == Axis::channel ? std::max<std::int64_t>(1, extent.channels) : 1); ++i) {
+        all.insert(extent.should.at[axis] + i);
+        if (extent.wrong) wrong.insert(extent.should.at[axis] + i);
       }
     }
     if (wrong == all) continue;
@@ -389,20 +397,21 @@ std::size_t count_extents(const std::vector<Fact>& facts, const Names& names) {
 
 /// One property of pieces that tells the wrong ones from the right ones is said in place of the first `many` findings, but
 /// not in place of one that is as simple. Otherwise it is noted: other cases may leave only one.
-void say_by_piece(const std::vector<Fact>& facts, const Names& names, std::vector<Finding>& findings, std::ptrdiff_t many) {
-  if (many == 0 || names.sources.empty()) return;
-  std::vector<PieceRule> rules = piece_rules(facts, names);
+void say_by_piece(const std::vector<Extent>& extents, const Labels& labels, std::vector<Finding>& findings,
+                  std::ptrdiff_t many) {
+  if (many == 0 || labels.sources.empty()) return;
+  std::vector<PieceRule> rules = piece_rules(extents, labels);
   if (rules.empty()) return;
-  const bool simple = many == 1 && !findings.front().vague && count_extents(facts, names) <= 3;
+  const bool simple = many == 1 && !findings.front().vague && count_extents(extents, labels) <= 3;
   const bool one = std::ranges::all_of(rules, [&](const PieceRule& rule) { return rule.of == rules.front().of; });
   if (one && !(simple && rules.front().whole)) {
     Finding said;
     std::set<int> memories;
-    for (const Fact& fact : facts) {
-      if (fact.wrong && fact.memory < names.first_output) said.bytes += fact.bytes;
-      if (fact.memory < names.first_output && !names.sources.contains(fact.memory)) memories.insert(fact.memory);
+    for (const Extent& extent : extents) {
+      if (extent.wrong && extent.memory < labels.first_output) said.bytes += extent.bytes;
+      if (extent.memory < labels.first_output && !labels.sources.contains(extent.memory)) memories.insert(extent.memory);
     }
-    if (memories.size() == 1) said.text = names.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
+    if (memories.size() == 1) said.text = labels.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
     said.text += rules.front().said + " (" + rules.front().share + ", " + text::thousands(said.bytes) +
                  (said.bytes == 1 ? " byte)" : " bytes)");
     findings.erase(findings.begin(), findings.begin() + many);
@@ -415,39 +424,39 @@ void say_by_piece(const std::vector<Fact>& facts, const Names& names, std::vecto
 
 }  // namespace
 
-std::vector<Finding> what_happened(const std::vector<Fact>& told, const Names& names) {
-  const std::vector<Fact> facts = cut_alike(told);
+std::vector<Finding> what_happened(const std::vector<Extent>& told, const Labels& labels) {
+  const std::vector<Extent> extents = cut_alike(told);
   std::map<int, Indices> of_memory;
   std::map<int, std::map<Sort, Indices>> groups;
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    of_memory[facts[i].memory].push_back(i);
-    if (facts[i].wrong) groups[facts[i].memory][sort_of(facts[i])].push_back(i);
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    of_memory[extents[i].memory].push_back(i);
+    if (extents[i].wrong) groups[extents[i].memory][sort_of(extents[i])].push_back(i);
   }
   std::vector<Finding> out;
   std::ptrdiff_t outputs = 0;
   for (const auto& [number, sorts] : groups) {
-    const Memory memory(facts, of_memory[number], names);
+    const Memory memory(extents, of_memory[number], labels);
     Indices brought;
     for (const auto& [sort, group] : sorts)
-      if (has_origin(facts[group.front()])) brought.insert(brought.end(), group.begin(), group.end());
+      if (has_origin(extents[group.front()])) brought.insert(brought.end(), group.begin(), group.end());
     std::ranges::sort(brought);
     bool elsewhere = false;
     std::vector<Finding> found = memory.shortest(brought, elsewhere), rest;
     for (const auto& [sort, group] : sorts) {
-      const Fact& first = facts[group.front()];
+      const Extent& first = extents[group.front()];
       if (has_origin(first)) continue;
       // Where nothing came follows from where all of it went.
-      const std::size_t most = elsewhere && first.is.kind == Who::Kind::nothing ? 1 : most_boxes;
+      const std::size_t most = elsewhere && first.is.kind == ByteSource::Kind::nothing ? 1 : most_boxes;
       for (Finding& one : memory.findings(group, most)) rest.push_back(std::move(one));
     }
     for (auto* list : {&found, &rest})
       for (Finding& one : *list) out.push_back(std::move(one));
-    if (number < names.first_output) outputs = static_cast<std::ptrdiff_t>(out.size());
+    if (number < labels.first_output) outputs = static_cast<std::ptrdiff_t>(out.size());
   }
   const auto larger = [](const Finding& a, const Finding& b) { return a.bytes > b.bytes; };
   std::stable_sort(out.begin(), out.begin() + outputs, larger);
   std::stable_sort(out.begin() + outputs, out.end(), larger);
-  say_by_piece(facts, names, out, outputs);
+  say_by_piece(extents, labels, out, outputs);
   return out;
 }
 

@@ -10,7 +10,7 @@
 namespace kvcts::findings {
 
 /// All wrong bytes of `facts`, in as few rules as there are, the largest share first. Linear in the facts.
-std::vector<Finding> what_happened(const std::vector<Fact>& facts, const Names& names);
+std::vector<Finding> what_happened(const std::vector<Extent>& extents, const Labels& labels);
 
 /// What tells pieces that came short from those that came whole.
 struct PieceRule {
@@ -22,16 +22,17 @@ struct PieceRule {
   bool whole{true};   ///< of each all is missing
 };
 /// Every such rule that holds for all wrong bytes, but for outputs; those of one property together, the simplest first.
-std::vector<PieceRule> piece_rules(const std::vector<Fact>& facts, const Names& names);
+std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Labels& labels);
 
 /// One rule in words. `maps`: of the axes on which what is there differs, each with its map.
-Finding words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
-                 const Names& names);
+Finding words_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                 const Scope& universe, const Labels& labels);
 
-Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names);
+Finding words_of(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
+                 const Labels& labels);
 
-Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names);
+Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels);
 
-Finding words_of(const Flat& flat, const Names& names);
+Finding words_of(const FlatCopy& flat, const Labels& labels);
 
 }  // namespace kvcts::findings

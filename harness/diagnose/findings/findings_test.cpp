@@ -12,74 +12,75 @@ namespace kvcts::findings {
 namespace {
 
 /// A memory of 2 layers, K and V, 3 blocks of 4 tokens, 4 heads, 8 channels of 2 bytes; `become` is what lies at a place.
-std::vector<Fact> memory(const std::function<void(const Coord& should, Fact& fact)>& become) {
-  std::vector<Fact> out;
+std::vector<Extent> memory(const std::function<void(const Coordinates& should, Extent& extent)>& become) {
+  std::vector<Extent> out;
   std::int64_t offset = 0;
   for (std::int64_t layer = 0; layer < 2; ++layer)
     for (std::int64_t kv = 0; kv < 2; ++kv)
       for (std::int64_t token = 0; token < 12; ++token)
         for (std::int64_t head = 0; head < 4; ++head) {
-          Fact fact;
-          fact.offset = offset, fact.bytes = 16, fact.channels = 8;
+          Extent extent;
+          extent.offset = offset, extent.bytes = 16, extent.channels = 8;
           offset += 16;
-          fact.should.kind = Who::Kind::element;
-          fact.should.at.at = {0, 1, layer, kv, token, std::array<std::int64_t, 3>{5, 1, 7}[token / 4], token % 4, head, 0};
-          fact.is = fact.should;
-          become(fact.should.at, fact);
-          fact.wrong = fact.is != fact.should;
-          out.push_back(fact);
+          extent.should.kind = ByteSource::Kind::element;
+          extent.should.at.at = {0,         1,    layer, kv, token, std::array<std::int64_t, 3>{5, 1, 7}[token / 4],
+                                 token % 4, head, 0};
+          extent.is = extent.should;
+          become(extent.should.at, extent);
+          extent.wrong = extent.is != extent.should;
+          out.push_back(extent);
         }
   return out;
 }
 
-Names names() {
-  Names out;
+Labels labels() {
+  Labels out;
   out.memories = {"C"}, out.regions = {"C/kv", "P/kv"};
   out.requests = {{1, "A"}, {2, "B"}};
   out.planes[0] = {{{{0, none, 0, 0, none, 0, 0, 0, 0}}, {{1, none, 2, 2, none, 8, 4, 4, 8}}, 16}};
   return out;
 }
 
-std::vector<std::string> told(const std::vector<Fact>& facts) {
+std::vector<std::string> told(const std::vector<Extent>& extents) {
   std::vector<std::string> out;
-  for (const Finding& one : what_happened(facts, names())) out.push_back(one.text);
+  for (const Finding& one : what_happened(extents, labels())) out.push_back(one.text);
   return out;
 }
 using Rules = std::vector<std::string>;
 
 TEST(Findings, NothingWrongIsNoRule) {
-  EXPECT_EQ(told(memory([](const Coord&, Fact&) {})), Rules{});
+  EXPECT_EQ(told(memory([](const Coordinates&, Extent&) {})), Rules{});
 }
 
 TEST(Findings, SayWhereAndWhat) {
-  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) { fact.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
+  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) { extent.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
             Rules{"C: holds K and V exchanged (3,072 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
-              if (at[Axis::layer] == 1) fact.is.at[Axis::kv] = 1 - at[Axis::kv];
+  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+              if (at[Axis::layer] == 1) extent.is.at[Axis::kv] = 1 - at[Axis::kv];
             })),
             Rules{"C, layer 1: holds K and V exchanged (1,536 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord&, Fact& fact) { fact.is.at[Axis::head] = 0; })),
+  EXPECT_EQ(told(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::head] = 0; })),
             Rules{"C, heads 1..3: holds head 0 (2,304 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
-              if (at[Axis::token] / 4 == 1) fact.is.at[Axis::token] -= 4;
+  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+              if (at[Axis::token] / 4 == 1) extent.is.at[Axis::token] -= 4;
             })),
             Rules{"C, tokens 4..7 (block 1): holds tokens 0..3 (1,024 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
-              if (at[Axis::token] >= 6) fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""};
+  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+              if (at[Axis::token] >= 6) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
             })),
             Rules{"C, tokens 6..11 (blocks 1, 7): not written (1,536 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord& at, Fact& fact) {
-              if (at[Axis::head] == 2) fact.is = {Who::Kind::constant, 0, 0, 0, {}, ""};
+  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+              if (at[Axis::head] == 2) extent.is = {ByteSource::Kind::constant, 0, 0, 0, {}, ""};
             })),
             Rules{"C, head 2: holds 0x00 (768 bytes)"});
-  EXPECT_EQ(told(memory([](const Coord&, Fact& fact) { fact.is.at[Axis::request] = 2; })),
+  EXPECT_EQ(told(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::request] = 2; })),
             Rules{"C: holds request B (3,072 bytes)"});
 }
 
 TEST(Findings, TwoThingsAreTwoRules) {
-  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
-    if (at[Axis::layer] == 0) fact.is.at[Axis::head] ^= 1;
-    if (at[Axis::layer] == 1 && at[Axis::token] < 4) fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""};
+  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
+    if (at[Axis::layer] == 0) extent.is.at[Axis::head] ^= 1;
+    if (at[Axis::layer] == 1 && at[Axis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
   }));
   EXPECT_EQ(rules, (Rules{"C, layer 0: holds heads exchanged: 1 for 0, 0 for 1, 3 for 2, 2 for 3 (1,536 bytes)",
                           "C, layer 1, tokens 0..3 (block 5): not written (512 bytes)"}));
@@ -87,117 +88,119 @@ TEST(Findings, TwoThingsAreTwoRules) {
 
 TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
   // Within a block of 4 slots x 4 heads, walked as heads x slots.
-  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
+  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
     const std::int64_t flat = at[Axis::slot] * 4 + at[Axis::head];
-    fact.is.at[Axis::token] += flat % 4 - at[Axis::slot];
-    fact.is.at[Axis::head] = flat / 4;
+    extent.is.at[Axis::token] += flat % 4 - at[Axis::slot];
+    extent.is.at[Axis::head] = flat / 4;
   }));
   EXPECT_EQ(rules, Rules{"C: holds slots and heads in the other order (2,304 bytes)"});
 }
 
 TEST(Findings, ACopyOfRawBytesIsSaidInOffsets) {
   // Each row from three rows further: by axes that is another element for nearly every place.
-  auto facts = memory([](const Coord& at, Fact& fact) {
+  auto extents = memory([](const Coordinates& at, Extent& extent) {
     const std::int64_t row = ((at[Axis::layer] * 2 + at[Axis::kv]) * 12 + at[Axis::token]) * 4 + at[Axis::head] + 3;
-    fact.is.at[Axis::layer] = row / 96, fact.is.at[Axis::kv] = row / 48 % 2;
-    fact.is.at[Axis::token] = row / 4 % 12, fact.is.at[Axis::head] = row % 4;
+    extent.is.at[Axis::layer] = row / 96, extent.is.at[Axis::kv] = row / 48 % 2;
+    extent.is.at[Axis::token] = row / 4 % 12, extent.is.at[Axis::head] = row % 4;
   });
-  for (Fact& fact : facts) fact.region = 0, fact.from = 1, fact.from_offset = fact.offset + 48;
-  EXPECT_EQ(told(facts), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
+  for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
+  EXPECT_EQ(told(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
   // Two halves from two places: no one distance holds.
-  for (Fact& fact : facts) fact.region = 0, fact.from = 1, fact.from_offset = fact.offset + 48;
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    const std::size_t far = (i * 37 + 11) % facts.size();
-    if (i % 8 == 0) facts[i].is.at = facts[far].should.at, facts[i].from_offset = facts[far].offset;
+  for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const std::size_t far = (i * 37 + 11) % extents.size();
+    if (i % 8 == 0) extents[i].is.at = extents[far].should.at, extents[i].from_offset = extents[far].offset;
   }
-  const Rules rules = told(facts);
+  const Rules rules = told(extents);
   EXPECT_GT(rules.size(), 1U);
 }
 
 /// Content of every block laid with `stride` from one slot to the next, in place of 64; what lies there twice is the last.
-std::vector<Fact> laid_with(std::int64_t stride) {
-  auto facts = memory([](const Coord&, Fact& fact) { fact.is = {Who::Kind::nothing, 0, 0, 0, {}, ""}; });
-  const auto right = memory([](const Coord&, Fact&) {});
-  for (const Fact& from : right) {
+std::vector<Extent> laid_with(std::int64_t stride) {
+  auto extents =
+      memory([](const Coordinates&, Extent& extent) { extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""}; });
+  const auto right = memory([](const Coordinates&, Extent&) {});
+  for (const Extent& from : right) {
     const std::int64_t slot = from.should.at[Axis::slot], begin = from.offset - slot * 64;
-    for (Fact& fact : facts)
-      if (fact.offset == begin + slot * stride) fact.is = from.should;
+    for (Extent& extent : extents)
+      if (extent.offset == begin + slot * stride) extent.is = from.should;
   }
-  for (Fact& fact : facts) fact.region = 0, fact.wrong = fact.is != fact.should;
-  return facts;
+  for (Extent& extent : extents) extent.region = 0, extent.wrong = extent.is != extent.should;
+  return extents;
 }
 
 TEST(Findings, StridesAreReadOffExactly) {
-  auto facts = laid_with(32);
-  const Rules rules = told(facts);
+  auto extents = laid_with(32);
+  const Rules rules = told(extents);
   ASSERT_FALSE(rules.empty());
   const auto says = [&](const std::string& text) {
-    return std::ranges::any_of(told(facts), [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
+    return std::ranges::any_of(told(extents), [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,536 bytes)")) << rules[0];
   // A row that is elsewhere is not counted.
-  const auto moved = std::ranges::find_if(facts, [](const Fact& f) { return f.wrong && f.is.kind == Who::Kind::element; });
+  const auto moved =
+      std::ranges::find_if(extents, [](const Extent& f) { return f.wrong && f.is.kind == ByteSource::Kind::element; });
   moved->is.at[Axis::head] = (moved->is.at[Axis::head] + 1) % 4;
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,520 bytes)"));
 }
 
 TEST(Findings, StridesAreOfWholeCodes) {
   // Rows of K, but for the first byte of their first code.
-  auto facts = laid_with(32);
-  for (Fact& fact : facts)
-    if (fact.should.at[Axis::kv] == 0) ++fact.offset, --fact.bytes, fact.should.byte = fact.is.byte = 1;
-  const Rules rules = told(facts);
+  auto extents = laid_with(32);
+  for (Extent& extent : extents)
+    if (extent.should.at[Axis::kv] == 0) ++extent.offset, --extent.bytes, extent.should.byte = extent.is.byte = 1;
+  const Rules rules = told(extents);
   EXPECT_TRUE(std::ranges::count(rules, "C: content lies with slots 32 bytes apart; declared: slots 64 (1,488 bytes)"))
       << rules[0];
 }
 
 TEST(Findings, NoStridesAreReadIntoATable) {
   // Two heads of every token are next to one another, and tokens anywhere: 48 places for 96 rows are no rule.
-  auto facts = memory([](const Coord&, Fact&) {});
-  std::erase_if(facts, [](const Fact& fact) { return fact.should.at[Axis::head] > 1; });
+  auto extents = memory([](const Coordinates&, Extent&) {});
+  std::erase_if(extents, [](const Extent& extent) { return extent.should.at[Axis::head] > 1; });
   std::vector<std::size_t> places(48);
   std::iota(places.begin(), places.end(), std::size_t{0});
   std::ranges::shuffle(places, std::mt19937{1});
-  for (std::size_t i = 0; i < facts.size(); ++i) {
+  for (std::size_t i = 0; i < extents.size(); ++i) {
     const std::size_t row = places[i / 2];
-    facts[i].is.at = facts[row * 2 + i % 2].should.at;
-    facts[i].region = 0, facts[i].from = 1;
-    facts[i].from_offset = static_cast<std::int64_t>(row) * 640 + static_cast<std::int64_t>(i % 2) * 32;
-    facts[i].wrong = facts[i].is != facts[i].should;
+    extents[i].is.at = extents[row * 2 + i % 2].should.at;
+    extents[i].region = 0, extents[i].from = 1;
+    extents[i].from_offset = static_cast<std::int64_t>(row) * 640 + static_cast<std::int64_t>(i % 2) * 32;
+    extents[i].wrong = extents[i].is != extents[i].should;
   }
-  for (const std::string& rule : told(facts)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
+  for (const std::string& rule : told(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
 }
 
 TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
   // Of a request that belongs nowhere here, so that it cannot be said where it should lie.
-  auto facts = laid_with(32);
-  for (Fact& fact : facts) {
-    if (fact.wrong && fact.is.kind == Who::Kind::element) fact.is.at[Axis::request] = 2, fact.from = 0;
-    fact.from_offset = fact.offset / 2;
+  auto extents = laid_with(32);
+  for (Extent& extent : extents) {
+    if (extent.wrong && extent.is.kind == ByteSource::Kind::element) extent.is.at[Axis::request] = 2, extent.from = 0;
+    extent.from_offset = extent.offset / 2;
   }
-  for (const std::string& rule : told(facts)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
+  for (const std::string& rule : told(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
 }
 
 TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
   // Tokens of P, 64 bytes apart there, were taken every 128 bytes: each place holds another token's head.
-  auto facts = laid_with(64);
-  const std::size_t count = facts.size();
+  auto extents = laid_with(64);
+  const std::size_t count = extents.size();
   for (std::size_t i = 0; i < count; ++i) {
-    Fact source = facts[i];
+    Extent source = extents[i];
     source.memory = 1, source.region = 1;
-    facts.push_back(source);
+    extents.push_back(source);
   }
   for (std::size_t i = 0; i < count; ++i) {
-    Fact& fact = facts[i];
-    const std::int64_t from = fact.offset + fact.should.at[Axis::slot] * 64;
-    fact.from = 1, fact.from_offset = from;
-    const auto there = std::ranges::find_if(facts, [&](const Fact& f) { return f.memory == 1 && f.offset == from; });
-    if (there != facts.end()) fact.is = there->should;
-    fact.wrong = fact.is != fact.should;
+    Extent& extent = extents[i];
+    const std::int64_t from = extent.offset + extent.should.at[Axis::slot] * 64;
+    extent.from = 1, extent.from_offset = from;
+    const auto there = std::ranges::find_if(extents, [&](const Extent& f) { return f.memory == 1 && f.offset == from; });
+    if (there != extents.end()) extent.is = there->should;
+    extent.wrong = extent.is != extent.should;
   }
-  Names called = names();
+  Labels called = labels();
   called.memories.push_back("P");
-  const auto all = what_happened(facts, called);
+  const auto all = what_happened(extents, called);
   ASSERT_FALSE(all.empty());
   // But for the 8 rows behind the end.
   EXPECT_EQ(all[0].text, "C: was read with slots 128 bytes apart in P/kv; declared: slots 64 (2,176 bytes)");
@@ -205,39 +208,40 @@ TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
 
 TEST(Findings, CountWhatIsRightInTheirScope) {
   // A corner of a box cannot be said as one product of sets: every byte is counted all the same.
-  const auto facts = memory([](const Coord& at, Fact& fact) {
-    if (at[Axis::token] + at[Axis::head] < 5 && at[Axis::layer] == 0) fact.is = {Who::Kind::unknown, 0, 0, 0, {}, ""};
+  const auto extents = memory([](const Coordinates& at, Extent& extent) {
+    if (at[Axis::token] + at[Axis::head] < 5 && at[Axis::layer] == 0)
+      extent.is = {ByteSource::Kind::unknown, 0, 0, 0, {}, ""};
   });
   std::int64_t wrong = 0, covered = 0;
-  for (const Fact& fact : facts) wrong += fact.wrong ? fact.bytes : 0;
-  for (const Finding& one : what_happened(facts, names())) covered += one.bytes;
+  for (const Extent& extent : extents) wrong += extent.wrong ? extent.bytes : 0;
+  for (const Finding& one : what_happened(extents, labels())) covered += one.bytes;
   EXPECT_EQ(covered, wrong);
 }
 
 TEST(Findings, NeverTakeInWhatIsRight) {
   // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
-  const Rules rules = told(memory([](const Coord& at, Fact& fact) {
-    if (at[Axis::slot] == at[Axis::head]) fact.is = {Who::Kind::constant, 7, 0, 0, {}, ""};
+  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
+    if (at[Axis::slot] == at[Axis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
   }));
   ASSERT_EQ(rules.size(), 4U);
   EXPECT_EQ(rules[0], "C, tokens 0, 4, 8 (blocks 1, 5, 7), head 0: holds 0x07 (192 bytes)");
 }
 
 TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
-  auto facts = memory([](const Coord&, Fact&) {});
-  Fact extra;
+  auto extents = memory([](const Coordinates&, Extent&) {});
+  Extent extra;
   extra.offset = 4096, extra.bytes = 16, extra.channels = 8, extra.wrong = true;
-  extra.should.kind = Who::Kind::nothing;
+  extra.should.kind = ByteSource::Kind::nothing;
   extra.should.at.at = {0, none, 0, 0, none, 2, 3, 1, 0};
-  extra.is.kind = Who::Kind::element;
+  extra.is.kind = ByteSource::Kind::element;
   extra.is.at.at = {0, 2, 0, 0, 9, none, none, 1, 0};
-  facts.push_back(extra);
-  EXPECT_EQ(told(facts), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
-                               "where nothing was meant (16 bytes)"});
+  extents.push_back(extra);
+  EXPECT_EQ(told(extents), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
+                                 "where nothing was meant (16 bytes)"});
 }
 
 TEST(Maps, AreTheShortestThatHold) {
-  using Kind = Map::Kind;
+  using Kind = AxisMap::Kind;
   const auto kind = [](std::vector<std::pair<std::int64_t, std::int64_t>> pairs) { return map_of(pairs).kind; };
   EXPECT_EQ(kind({{0, 0}, {1, 1}}), Kind::same);
   EXPECT_EQ(kind({{0, 3}, {1, 4}, {2, 5}}), Kind::shift);

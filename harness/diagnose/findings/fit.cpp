@@ -23,7 +23,7 @@ std::uint64_t hash_of(Axis axis, std::int64_t value) {
   out = (out ^ (out >> 29)) * 0xbf58476d1ce4e5b9ull;
   return out ^ (out >> 32);
 }
-std::uint64_t key_of(int region, const Coord& at) {
+std::uint64_t key_of(int region, const Coordinates& at) {
   std::uint64_t out = hash_of(Axis::component, region) * 3;
   for (int a = 0; a < axis_count; ++a) out += hash_of(static_cast<Axis>(a), at.at[static_cast<std::size_t>(a)]);
   return out;
@@ -31,9 +31,9 @@ std::uint64_t key_of(int region, const Coord& at) {
 
 /// An offset, and the coordinates that it is a function of.
 struct Point {
-  std::size_t fact{0};
+  std::size_t extent{0};
   int region{0};
-  Coord at;
+  Coordinates at;
   std::int64_t offset{0}, bytes{0}, channels{1};
   std::uint64_t key{0};
   /// Of its coordinates but some.
@@ -113,16 +113,16 @@ Solved solve(const std::vector<Point>& points, const std::vector<Axis>& along, d
 /// Where tokens lie: block and slot by memory, request and token.
 class Places {
  public:
-  explicit Places(const std::vector<Fact>& facts) {
-    for (const Fact& fact : facts) {
-      if (fact.region >= 0) memory_of_[fact.region] = fact.memory;
-      if (fact.should.kind != Who::Kind::element) continue;
-      const Coord& at = fact.should.at;
-      table_.try_emplace(key(fact.memory, at), std::pair(at[Axis::block], at[Axis::slot]));
+  explicit Places(const std::vector<Extent>& extents) {
+    for (const Extent& extent : extents) {
+      if (extent.region >= 0) memory_of_[extent.region] = extent.memory;
+      if (extent.should.kind != ByteSource::Kind::element) continue;
+      const Coordinates& at = extent.should.at;
+      table_.try_emplace(key(extent.memory, at), std::pair(at[Axis::block], at[Axis::slot]));
     }
   }
   /// Puts the place of its token in a region; false: it has none.
-  bool place(int region, Coord& at) const {
+  bool place(int region, Coordinates& at) const {
     const auto memory = memory_of_.find(region);
     if (memory == memory_of_.end()) return false;
     const auto found = table_.find(key(memory->second, at));
@@ -136,8 +136,8 @@ class Places {
   }
 
  private:
-  static std::uint64_t key(int memory, const Coord& at) {
-    Coord token;
+  static std::uint64_t key(int memory, const Coordinates& at) {
+    Coordinates token;
     token[Axis::request] = at[Axis::request], token[Axis::token] = at[Axis::token];
     return key_of(memory, token);
   }
@@ -154,18 +154,19 @@ void forget_token(Point& point) {
 
 class Fitter {
  public:
-  Fitter(const std::vector<Fact>& facts, bool read) : facts_(facts), read_(read), places_(facts) {}
+  Fitter(const std::vector<Extent>& extents, bool read) : extents_(extents), read_(read), places_(extents) {}
 
   /// Where content lies as a function of what it is; or, `read`, where it was taken from as a function of what it should be.
   std::vector<Point> points(const Indices& some) const {
     std::vector<Point> out;
     for (const std::size_t i : some) {
-      const Fact& fact = facts_[i];
-      const Who& who = read_ ? fact.should : fact.is;
-      const std::int64_t offset = read_ ? fact.from_offset : fact.offset;
-      Point point{i, read_ ? fact.from : fact.region, who.at, offset - who.byte, fact.bytes, fact.channels, 0};
+      const Extent& extent = extents_[i];
+      const ByteSource& source = read_ ? extent.should : extent.is;
+      const std::int64_t offset = read_ ? extent.from_offset : extent.offset;
+      Point point{i, read_ ? extent.from : extent.region, source.at, offset - source.byte, extent.bytes, extent.channels, 0};
       // What lies in the same memory was not read there.
-      if (point.region < 0 || (read_ && places_.memory_of(point.region) == fact.memory) || who.kind != Who::Kind::element)
+      if (point.region < 0 || (read_ && places_.memory_of(point.region) == extent.memory) ||
+          source.kind != ByteSource::Kind::element)
         continue;
       if (!places_.place(point.region, point.at) && !read_) continue;
       forget_token(point);
@@ -174,24 +175,24 @@ class Fitter {
     return out;
   }
 
-  std::optional<Fit> fit(const std::vector<Point>& points) const {
-    std::optional<Fit> best;
+  std::optional<StrideFit> fit(const std::vector<Point>& points) const {
+    std::optional<StrideFit> best;
     // Content that lies in several places votes for several strides; four values in two groups are no stride, and yet two
     // of three.
     for (const double share : {0.5, 0.75}) {
       auto one = fit(points, share);
       if (one && (!best || one->bytes > best->bytes)) best = std::move(one);
-      if (best && best->facts.size() == points.size()) break;
+      if (best && best->extents.size() == points.size()) break;
     }
     return best;
   }
 
  private:
-  std::optional<Fit> fit(const std::vector<Point>& points, double share) const {
+  std::optional<StrideFit> fit(const std::vector<Point>& points, double share) const {
     const Solved found = solve(points, {stride_axes.begin(), stride_axes.end()}, share);
     if (found.strides.empty()) return std::nullopt;
     const std::vector<Axis> axes = found.axes();
-    Fit out;
+    StrideFit out;
     out.read = read_;
     out.strides = found.strides;
     std::int64_t all = 0;
@@ -201,12 +202,12 @@ class Fitter {
       all += point.bytes;
       const auto base = found.bases.find(point.without(axes));
       if (base == found.bases.end() || base->second != found.rest(point)) continue;
-      out.facts.push_back(point.fact), out.bytes += point.bytes;
+      out.extents.push_back(point.extent), out.bytes += point.bytes;
       from[point.region] += point.bytes;
       tensors.insert(tensor_of(point.at));
     }
     // What a fit says must be less than what it covers.
-    if (out.bytes * 2 < all || out.facts.size() < 3 * (found.bases.size() + found.strides.size())) return std::nullopt;
+    if (out.bytes * 2 < all || out.extents.size() < 3 * (found.bases.size() + found.strides.size())) return std::nullopt;
     out.region = std::ranges::max_element(from, {}, [](const auto& one) { return one.second; })->first;
     out.several = from.size() > 1;
     const Solved declared = solve(declared_of(places_.memory_of(out.region), tensors), axes, 0.75);
@@ -228,34 +229,38 @@ class Fitter {
     return out;
   }
 
-  static std::pair<std::int64_t, std::int64_t> tensor_of(const Coord& at) { return {at[Axis::component], at[Axis::kv]}; }
+  static std::pair<std::int64_t, std::int64_t> tensor_of(const Coordinates& at) {
+    return {at[Axis::component], at[Axis::kv]};
+  }
 
   std::vector<Point> declared_of(int memory, const std::set<std::pair<std::int64_t, std::int64_t>>& tensors) const {
     std::vector<Point> out;
-    for (std::size_t i = 0; i < facts_.size(); ++i) {
-      const Fact& fact = facts_[i];
-      if (fact.memory != memory || fact.should.kind != Who::Kind::element || !tensors.contains(tensor_of(fact.should.at)))
+    for (std::size_t i = 0; i < extents_.size(); ++i) {
+      const Extent& extent = extents_[i];
+      if (extent.memory != memory || extent.should.kind != ByteSource::Kind::element ||
+          !tensors.contains(tensor_of(extent.should.at)))
         continue;
-      out.push_back({i, fact.region, fact.should.at, fact.offset - fact.should.byte, fact.bytes, fact.channels, 0});
+      out.push_back(
+          {i, extent.region, extent.should.at, extent.offset - extent.should.byte, extent.bytes, extent.channels, 0});
       forget_token(out.back());
     }
     return out;
   }
 
-  const std::vector<Fact>& facts_;
+  const std::vector<Extent>& extents_;
   bool read_;
   Places places_;
 };
 
-std::int64_t bytes_of(const std::vector<Fit>& fits) {
+std::int64_t bytes_of(const std::vector<StrideFit>& fits) {
   std::int64_t out = 0;
-  for (const Fit& fit : fits) out += fit.bytes;
+  for (const StrideFit& fit : fits) out += fit.bytes;
   return out;
 }
 
 /// One for all, or by the values of an axis.
-std::vector<Fit> fits_of(const Fitter& fitter, const std::vector<Point>& points) {
-  std::vector<Fit> best;
+std::vector<StrideFit> fits_of(const Fitter& fitter, const std::vector<Point>& points) {
+  std::vector<StrideFit> best;
   if (auto whole = fitter.fit(points)) best.push_back(std::move(*whole));
   std::int64_t all = 0;
   for (const Point& point : points) all += point.bytes;
@@ -264,25 +269,25 @@ std::vector<Fit> fits_of(const Fitter& fitter, const std::vector<Point>& points)
     std::map<std::int64_t, std::vector<Point>> parts;
     for (const Point& point : points) parts[point.at[axis]].push_back(point);
     if (parts.size() < 2 || parts.size() > most_fits) continue;
-    std::vector<Fit> fits;
+    std::vector<StrideFit> fits;
     for (const auto& [value, part] : parts)
       if (auto fit = fitter.fit(part)) fits.push_back(std::move(*fit));
     if (bytes_of(fits) > bytes_of(best)) best = std::move(fits);
   }
-  for (Fit& fit : best) std::ranges::sort(fit.facts);
+  for (StrideFit& fit : best) std::ranges::sort(fit.extents);
   return best;
 }
 
 }  // namespace
 
-std::vector<Fit> fits_of(const std::vector<Fact>& facts, const Indices& some, bool read) {
-  const Fitter fitter(facts, read);
+std::vector<StrideFit> fits_of(const std::vector<Extent>& extents, const Indices& some, bool read) {
+  const Fitter fitter(extents, read);
   // Data and scales have strides of their own.
   std::map<std::int64_t, std::vector<Point>> components;
   for (Point& point : fitter.points(some)) components[point.at[Axis::component]].push_back(std::move(point));
-  std::vector<Fit> out;
+  std::vector<StrideFit> out;
   for (const auto& [component, points] : components)
-    for (Fit& fit : fits_of(fitter, points)) out.push_back(std::move(fit));
+    for (StrideFit& fit : fits_of(fitter, points)) out.push_back(std::move(fit));
   return out;
 }
 

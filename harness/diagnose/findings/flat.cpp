@@ -5,26 +5,26 @@
 
 namespace kvcts::findings {
 
-std::vector<Flat> flats_of(const std::vector<Fact>& facts, std::vector<std::size_t> some) {
+std::vector<FlatCopy> flats_of(const std::vector<Extent>& extents, std::vector<std::size_t> some) {
   // A byte in between may be right by the same copy.
   constexpr std::int64_t gap = 256;
-  if (std::any_of(some.begin(), some.end(), [&](std::size_t i) { return facts[i].from < 0 || facts[i].region < 0; }))
+  if (std::any_of(some.begin(), some.end(), [&](std::size_t i) { return extents[i].from < 0 || extents[i].region < 0; }))
     return {};
-  std::ranges::sort(some, {}, [&](std::size_t i) { return std::tuple(facts[i].region, facts[i].offset); });
-  std::vector<Flat> out;
+  std::ranges::sort(some, {}, [&](std::size_t i) { return std::tuple(extents[i].region, extents[i].offset); });
+  std::vector<FlatCopy> out;
   for (const std::size_t i : some) {
-    const Fact& fact = facts[i];
+    const Extent& extent = extents[i];
     if (!out.empty()) {
-      Flat& last = out.back();
-      const std::int64_t ahead = fact.offset - last.offset;
-      if (last.region == fact.region && last.from == fact.from && fact.from_offset - last.from_offset == ahead &&
+      FlatCopy& last = out.back();
+      const std::int64_t ahead = extent.offset - last.offset;
+      if (last.region == extent.region && last.from == extent.from && extent.from_offset - last.from_offset == ahead &&
           ahead - last.length <= gap) {
-        last.length = ahead + fact.bytes;
-        last.bytes += fact.bytes;
+        last.length = ahead + extent.bytes;
+        last.bytes += extent.bytes;
         continue;
       }
     }
-    out.push_back({fact.region, fact.from, fact.offset, fact.from_offset, fact.bytes, fact.bytes});
+    out.push_back({extent.region, extent.from, extent.offset, extent.from_offset, extent.bytes, extent.bytes});
   }
   return out;
 }

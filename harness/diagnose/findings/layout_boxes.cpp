@@ -2,10 +2,10 @@
 
 namespace kvcts::findings {
 
-Plane plane_of(const layout::Plane& plane) {
+LayoutBox plane_of(const layout::Plane& plane) {
   using L = layout::Axis;
   const layout::Box box = layout::domain(plane);
-  Plane out;
+  LayoutBox out;
   out.bits = layout::bits(plane.dtype);
   const auto component = static_cast<std::int64_t>(plane.component);
   out.low[Axis::component] = component, out.high[Axis::component] = component + 1;

@@ -9,6 +9,6 @@ namespace kvcts::findings {
 /// What a global scale has not: it is one for all of them.
 inline constexpr std::array per_token{Axis::token, Axis::block, Axis::slot, Axis::head, Axis::channel};
 
-Plane plane_of(const layout::Plane& plane);
+LayoutBox plane_of(const layout::Plane& plane);
 
 }  // namespace kvcts::findings

@@ -33,39 +33,40 @@ bool is_exchange(const Pairs& table) {
 
 }  // namespace
 
-Map map_of(const Pairs& pairs) {
+AxisMap map_of(const Pairs& pairs) {
   Pairs table = pairs;
   std::sort(table.begin(), table.end());
   table.erase(std::unique(table.begin(), table.end()), table.end());
-  Map out;
+  AxisMap out;
   if (table.empty() || every(table, [](std::int64_t x, std::int64_t y) { return x == y; })) return out;
   const auto same_place = [](const auto& a, const auto& b) { return a.first == b.first; };
   if (std::adjacent_find(table.begin(), table.end(), same_place) != table.end()) {
-    out.kind = Map::Kind::tangle;
+    out.kind = AxisMap::Kind::tangle;
     return out;
   }
   const auto [x0, y0] = table.front();
-  const auto is = [&](Map::Kind kind, std::int64_t by) {
+  const auto is = [&](AxisMap::Kind kind, std::int64_t by) {
     out.kind = kind, out.by = by;
     return out;
   };
-  if (every(table, [&](std::int64_t, std::int64_t y) { return y == y0; })) return is(Map::Kind::always, y0);
-  if (every(table, [&](std::int64_t x, std::int64_t y) { return y - x == y0 - x0; })) return is(Map::Kind::shift, y0 - x0);
+  if (every(table, [&](std::int64_t, std::int64_t y) { return y == y0; })) return is(AxisMap::Kind::always, y0);
+  if (every(table, [&](std::int64_t x, std::int64_t y) { return y - x == y0 - x0; }))
+    return is(AxisMap::Kind::shift, y0 - x0);
   const auto [x1, y1] = table.back();
   if (x1 != 0 && y1 % x1 == 0 && y1 / x1 > 1 &&
       every(table, [&](std::int64_t x, std::int64_t y) { return y == y1 / x1 * x; }))
-    return is(Map::Kind::multiple, y1 / x1);
+    return is(AxisMap::Kind::multiple, y1 / x1);
   if (const std::int64_t m = divisor_of(table, [](std::int64_t x, std::int64_t of) { return x % of; }))
-    return is(Map::Kind::remainder, m);
+    return is(AxisMap::Kind::remainder, m);
   if (const std::int64_t m = divisor_of(table, [](std::int64_t x, std::int64_t of) { return x - x % of; }))
-    return is(Map::Kind::rounded, m);
+    return is(AxisMap::Kind::rounded, m);
   out.table = table;
   if (is_exchange(table)) {
     const bool reversed = every(table, [&](std::int64_t x, std::int64_t y) { return x + y == x0 + y0; });
-    if (reversed && table.size() > 2) return is(Map::Kind::reversed, x0 + y0);
-    return is(Map::Kind::exchange, 0);
+    if (reversed && table.size() > 2) return is(AxisMap::Kind::reversed, x0 + y0);
+    return is(AxisMap::Kind::exchange, 0);
   }
-  return is(Map::Kind::table, 0);
+  return is(AxisMap::Kind::table, 0);
 }
 
 }  // namespace kvcts::findings

@@ -24,8 +24,8 @@ struct Wanted {
   SearchedRange range;
   ByteView key;         ///< what is looked for: of a short stretch also its neighbours, which a copy brings along
   std::size_t lead{0};  ///< bytes of the key in front of the stretch
-  std::vector<std::pair<std::size_t, std::size_t>> homes;  ///< source, byte
-  int tries{0};                                            ///< with what follows, with what is in front, on its own
+  std::vector<std::pair<std::size_t, std::size_t>> source_ranges;  ///< source, byte
+  int tries{0};                                                    ///< with what follows, with what is in front, on its own
 
   void take_key() {
     const auto at = static_cast<std::size_t>(range.at), bytes = static_cast<std::size_t>(range.bytes);
@@ -35,7 +35,7 @@ struct Wanted {
     const std::size_t begin = end < size ? 0 : tries == 1 ? end - size : at;
     key = file.subspan(begin, end - begin);
     lead = at - begin;
-    homes.clear();
+    source_ranges.clear();
   }
 };
 
@@ -59,9 +59,9 @@ void find_sources(const std::vector<ByteView>& sources, std::vector<Wanted>& all
       if (at == by_key.end()) continue;
       for (const std::size_t w : at->second) {
         const ByteView wanted = all[w].key;
-        if (all[w].homes.size() < most_sources && i + wanted.size() <= source.size() &&
+        if (all[w].source_ranges.size() < most_sources && i + wanted.size() <= source.size() &&
             std::memcmp(source.data() + i, wanted.data(), wanted.size()) == 0)
-          all[w].homes.emplace_back(f, i + all[w].lead);
+          all[w].source_ranges.emplace_back(f, i + all[w].lead);
       }
     }
   }
@@ -72,13 +72,13 @@ std::int64_t settle(const std::vector<ByteView>& sources, const Judge& judge, Wa
   SearchedRange& one = wanted.range;
   const ByteView bytes = one.file.subspan(static_cast<std::size_t>(one.at), static_cast<std::size_t>(one.bytes));
   std::pair<std::size_t, int> best{0, INT32_MIN};
-  for (const auto& [f, i] : wanted.homes) {
-    const Likely home = judge(static_cast<int>(f), static_cast<std::int64_t>(i), one);
-    const auto reach = static_cast<std::size_t>(std::min<std::int64_t>(home.reach, one.bytes));
+  for (const auto& [f, i] : wanted.source_ranges) {
+    const Likely source_range = judge(static_cast<int>(f), static_cast<std::int64_t>(i), one);
+    const auto reach = static_cast<std::size_t>(std::min<std::int64_t>(source_range.reach, one.bytes));
     std::size_t same = 0;
     while (same < reach && i + same < sources[f].size() && sources[f][i + same] == bytes[same]) ++same;
-    if (same == 0 || std::pair(same, home.rank) <= best) continue;
-    best = {same, home.rank};
+    if (same == 0 || std::pair(same, source_range.rank) <= best) continue;
+    best = {same, source_range.rank};
     one.source = static_cast<int>(f), one.from = static_cast<std::int64_t>(i);
   }
   return static_cast<std::int64_t>(best.first);

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t most_listed = 6;
 
-std::string one(Axis axis, std::int64_t value, const Names& names) {
+std::string one(Axis axis, std::int64_t value, const Labels& labels) {
   if (axis == Axis::kv) return value == 0 ? "K" : value == 1 ? "V" : fmt::format("kv {}", value);
   if (axis == Axis::component) return value == 0 ? "data" : value == 1 ? "scales" : "global scales";
   if (axis == Axis::request) {
-    const auto name = names.requests.find(value);
-    return name == names.requests.end() ? fmt::format("generation {}", value) : name->second;
+    const auto name = labels.requests.find(value);
+    return name == labels.requests.end() ? fmt::format("generation {}", value) : name->second;
   }
   return std::to_string(value);
 }
@@ -28,11 +28,11 @@ std::string range(std::int64_t first, std::int64_t last) {
 }
 
 /// "0..3, 5"; of very many stretches the first ones and their number.
-std::string list(Axis axis, const std::vector<std::int64_t>& values, const Names& names) {
+std::string list(Axis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
   if (axis == Axis::kv || axis == Axis::component || axis == Axis::request) {
     std::string out;
     for (std::size_t i = 0; i < values.size(); ++i)
-      out += (i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + one(axis, values[i], names);
+      out += (i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + one(axis, values[i], labels);
     return out;
   }
   std::vector<std::string> ranges;
@@ -54,26 +54,26 @@ std::string_view word(Axis axis) {
   return words[static_cast<std::size_t>(axis)];
 }
 
-std::string named(Axis axis, const std::vector<std::int64_t>& values, const Names& names) {
-  if (axis == Axis::kv || axis == Axis::component) return list(axis, values, names);
-  return fmt::format("{}{} {}", word(axis), values.size() == 1 ? "" : "s", list(axis, values, names));
+std::string named(Axis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
+  if (axis == Axis::kv || axis == Axis::component) return list(axis, values, labels);
+  return fmt::format("{}{} {}", word(axis), values.size() == 1 ? "" : "s", list(axis, values, labels));
 }
 
 bool all_known(const std::vector<std::int64_t>& values) { return !values.empty() && values.front() != none; }
 
 /// Where: the axes on which not all of the memory is meant.
-std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Scope& universe, const Names& names) {
-  const Fact& first = facts[box.facts.front()];
-  std::string out = names.memories.at(static_cast<std::size_t>(first.memory));
+std::string scope_words(const std::vector<Extent>& extents, const Box& box, const Scope& universe, const Labels& labels) {
+  const Extent& first = extents[box.extents.front()];
+  std::string out = labels.memories.at(static_cast<std::size_t>(first.memory));
   const auto add = [&](const std::string& text) { out += ", " + text; };
-  const bool content = first.should.kind == Who::Kind::element;
+  const bool content = first.should.kind == ByteSource::Kind::element;
   if (!content && !all_known(box.scope.at(Axis::block)) && !all_known(box.scope.at(Axis::layer))) {
     std::int64_t begin = first.offset, end = first.offset;
-    for (const std::size_t i : box.facts) {
-      begin = std::min(begin, facts[i].offset);
-      end = std::max(end, facts[i].offset + facts[i].bytes);
+    for (const std::size_t i : box.extents) {
+      begin = std::min(begin, extents[i].offset);
+      end = std::max(end, extents[i].offset + extents[i].bytes);
     }
-    if (first.region >= 0) out = names.regions.at(static_cast<std::size_t>(first.region));
+    if (first.region >= 0) out = labels.regions.at(static_cast<std::size_t>(first.region));
     return out + ", byte" + (end - begin == 1 ? " " : "s ") + range(begin, end - 1);
   }
   const auto narrow = [&](Axis axis) {
@@ -81,21 +81,21 @@ std::string scope_words(const std::vector<Fact>& facts, const Box& box, const Sc
     return all_known(values) && values != universe.at(axis);
   };
   for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv})
-    if (narrow(axis)) add(named(axis, box.scope.at(axis), names));
+    if (narrow(axis)) add(named(axis, box.scope.at(axis), labels));
   if (content && (narrow(Axis::token) || narrow(Axis::block)) && all_known(box.scope.at(Axis::token))) {
-    add(named(Axis::token, box.scope.at(Axis::token), names));
-    if (all_known(box.scope.at(Axis::block))) out += " (" + named(Axis::block, box.scope.at(Axis::block), names) + ")";
+    add(named(Axis::token, box.scope.at(Axis::token), labels));
+    if (all_known(box.scope.at(Axis::block))) out += " (" + named(Axis::block, box.scope.at(Axis::block), labels) + ")";
   } else if (!content && all_known(box.scope.at(Axis::block))) {
-    add(named(Axis::block, box.scope.at(Axis::block), names));
-    if (narrow(Axis::slot)) add(named(Axis::slot, box.scope.at(Axis::slot), names));
+    add(named(Axis::block, box.scope.at(Axis::block), labels));
+    if (narrow(Axis::slot)) add(named(Axis::slot, box.scope.at(Axis::slot), labels));
   }
-  if (narrow(Axis::head)) add(named(Axis::head, box.scope.at(Axis::head), names));
-  if (narrow(Axis::channel)) add(named(Axis::channel, box.scope.at(Axis::channel), names));
+  if (narrow(Axis::head)) add(named(Axis::head, box.scope.at(Axis::head), labels));
+  if (narrow(Axis::channel)) add(named(Axis::channel, box.scope.at(Axis::channel), labels));
   return out;
 }
 
 /// "token 5 is token 9" in ranges.
-std::string table_words(Axis axis, const Map& map, const Names& names) {
+std::string table_words(Axis axis, const AxisMap& map, const Labels& labels) {
   std::vector<std::string> parts;
   const auto& table = map.table;
   for (std::size_t i = 0, begin = 0; i < table.size(); ++i) {
@@ -103,7 +103,7 @@ std::string table_words(Axis axis, const Map& map, const Names& names) {
         i + 1 < table.size() && table[i + 1].first == table[i].first + 1 && table[i + 1].second == table[i].second + 1;
     if (goes_on) continue;
     if (begin == i)
-      parts.push_back(fmt::format("{} for {}", one(axis, table[i].second, names), one(axis, table[i].first, names)));
+      parts.push_back(fmt::format("{} for {}", one(axis, table[i].second, labels), one(axis, table[i].first, labels)));
     else
       parts.push_back(
           fmt::format("{} for {}", range(table[begin].second, table[i].second), range(table[begin].first, table[i].first)));
@@ -115,104 +115,108 @@ std::string table_words(Axis axis, const Map& map, const Names& names) {
 }
 
 /// What is there on one axis, "head 0", "layer + 1", "tokens 0..15 for 16..31".
-std::string map_words(Axis axis, const Map& map, const std::vector<std::int64_t>& should, const Names& names) {
+std::string map_words(Axis axis, const AxisMap& map, const std::vector<std::int64_t>& should, const Labels& labels) {
   const bool words_only = axis == Axis::kv || axis == Axis::component || axis == Axis::request;
   const std::string_view what = word(axis);
   switch (map.kind) {
-    case Map::Kind::same:
+    case AxisMap::Kind::same:
       return "";
-    case Map::Kind::always: {
-      const std::string value = one(axis, map.by, names);
-      if (axis != Axis::request || names.requests.contains(map.by))
+    case AxisMap::Kind::always: {
+      const std::string value = one(axis, map.by, labels);
+      if (axis != Axis::request || labels.requests.contains(map.by))
         return words_only && axis != Axis::request ? value : fmt::format("{} {}", what, value);
       return value;
     }
-    case Map::Kind::shift:
+    case AxisMap::Kind::shift:
       if (should.size() > 1 && should.back() - should.front() + 1 == static_cast<std::int64_t>(should.size()) && !words_only)
         return fmt::format("{}s {}", what, range(should.front() + map.by, should.back() + map.by));
       return fmt::format("{} {} {}", what, map.by < 0 ? '-' : '+', std::abs(map.by));
-    case Map::Kind::multiple:
+    case AxisMap::Kind::multiple:
       return fmt::format("{} x {}", what, map.by);
-    case Map::Kind::remainder:
+    case AxisMap::Kind::remainder:
       return fmt::format("{} modulo {}", what, map.by);
-    case Map::Kind::rounded:
+    case AxisMap::Kind::rounded:
       return fmt::format("{} rounded down to a multiple of {}", what, map.by);
-    case Map::Kind::reversed:
+    case AxisMap::Kind::reversed:
       return fmt::format("{}s in reverse", what);
-    case Map::Kind::exchange:
+    case AxisMap::Kind::exchange:
       if (map.table.size() == 2)
         return fmt::format("{}{} and {} exchanged", words_only ? "" : std::string(what) + "s ",
-                           one(axis, map.table[0].first, names), one(axis, map.table[1].first, names));
-      return fmt::format("{}s exchanged: {}", what, table_words(axis, map, names));
-    case Map::Kind::table:
-      return fmt::format("{}{}", words_only ? "" : std::string(what) + "s ", table_words(axis, map, names));
-    case Map::Kind::tangle:
+                           one(axis, map.table[0].first, labels), one(axis, map.table[1].first, labels));
+      return fmt::format("{}s exchanged: {}", what, table_words(axis, map, labels));
+    case AxisMap::Kind::table:
+      return fmt::format("{}{}", words_only ? "" : std::string(what) + "s ", table_words(axis, map, labels));
+    case AxisMap::Kind::tangle:
       return fmt::format("other {}s in no simple order", what);
   }
   return "";
 }
 
 /// Whose content it is, where none was meant.
-std::string content_words(const std::vector<Fact>& facts, const Box& box, const Names& names) {
+std::string content_words(const std::vector<Extent>& extents, const Box& box, const Labels& labels) {
   std::vector<std::string> parts;
   for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head}) {
     std::vector<std::int64_t> values;
-    for (const std::size_t i : box.facts) values.push_back(facts[i].is.at[axis]);
+    for (const std::size_t i : box.extents) values.push_back(extents[i].is.at[axis]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
     if (axis == Axis::component && values == std::vector<std::int64_t>{0}) continue;
     if (!all_known(values)) continue;
-    const bool unnamed = axis == Axis::request && !names.requests.contains(values.front());
-    parts.push_back(unnamed ? list(axis, values, names) : named(axis, values, names));
+    const bool unnamed = axis == Axis::request && !labels.requests.contains(values.front());
+    parts.push_back(unnamed ? list(axis, values, labels) : named(axis, values, labels));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string what_words(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Names& names) {
-  const Fact& fact = facts[box.facts.front()];
-  const bool content = fact.should.kind == Who::Kind::element;
+std::string what_words(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                       const Labels& labels) {
+  const Extent& extent = extents[box.extents.front()];
+  const bool content = extent.should.kind == ByteSource::Kind::element;
   const std::string instead = content ? ""
-                              : fact.should.kind == Who::Kind::constant
-                                  ? fmt::format(" instead of 0x{:02x}", fact.should.value)
+                              : extent.should.kind == ByteSource::Kind::constant
+                                  ? fmt::format(" instead of 0x{:02x}", extent.should.value)
                                   : "";
-  switch (fact.is.kind) {
-    case Who::Kind::nothing:
+  switch (extent.is.kind) {
+    case ByteSource::Kind::nothing:
       return content || !instead.empty() ? "not written" + instead : "as before";
-    case Who::Kind::constant:
-      return fmt::format("{} 0x{:02x}{}", content ? "holds" : "overwritten with", fact.is.value, instead);
-    case Who::Kind::poison:
-      return "holds what was in " + fact.is.text + " before anything was written";
-    case Who::Kind::mixed:
-      return "holds " + (fact.is.text.empty() ? "parts of several elements" : fact.is.text);
-    case Who::Kind::follows:
-      return "as it lies in " + fact.is.text;
-    case Who::Kind::unknown:
+    case ByteSource::Kind::constant:
+      return fmt::format("{} 0x{:02x}{}", content ? "holds" : "overwritten with", extent.is.value, instead);
+    case ByteSource::Kind::poison:
+      return "holds what was in " + extent.is.text + " before anything was written";
+    case ByteSource::Kind::mixed:
+      return "holds " + (extent.is.text.empty() ? "parts of several elements" : extent.is.text);
+    case ByteSource::Kind::follows:
+      return "as it lies in " + extent.is.text;
+    case ByteSource::Kind::unknown:
       return (content ? "holds bytes " : "overwritten with bytes ") +
-             (fact.is.text.empty() ? "of unknown origin" : fact.is.text) + instead;
-    case Who::Kind::element:
+             (extent.is.text.empty() ? "of unknown origin" : extent.is.text) + instead;
+    case ByteSource::Kind::element:
       break;
   }
-  if (fact.should.kind == Who::Kind::constant) return "still holds " + content_words(facts, box, names) + instead;
-  if (!content) return "holds " + content_words(facts, box, names) + ", where nothing was meant";
+  if (extent.should.kind == ByteSource::Kind::constant)
+    return "still holds " + content_words(extents, box, labels) + instead;
+  if (!content) return "holds " + content_words(extents, box, labels) + ", where nothing was meant";
   std::vector<std::string> parts;
   for (const auto& [axis, map] : maps)
-    if (map.kind != Map::Kind::always || map.by != none) parts.push_back(map_words(axis, map, box.scope.at(axis), names));
-  if (fact.is.byte != fact.should.byte) parts.emplace_back("the bytes of each code in another order");
-  if (fact.is.times != fact.should.times)
-    parts.push_back(fact.is.times == 0 ? "numbers without their scale"
-                                       : fmt::format("numbers scaled {} times", fact.is.times));
+    if (map.kind != AxisMap::Kind::always || map.by != none)
+      parts.push_back(map_words(axis, map, box.scope.at(axis), labels));
+  if (extent.is.byte != extent.should.byte) parts.emplace_back("the bytes of each code in another order");
+  if (extent.is.times != extent.should.times)
+    parts.push_back(extent.is.times == 0 ? "numbers without their scale"
+                                         : fmt::format("numbers scaled {} times", extent.is.times));
   if (parts.empty()) parts.emplace_back("the right elements with other bits");
   return fmt::format("holds {}", fmt::join(parts, ", "));
 }
 
 /// What it is, whatever the numbers: "not written by layer, K/V".
-std::string kind_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe) {
+std::string kind_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                    const Scope& universe) {
   constexpr std::array<std::string_view, 7> became{"not written",    "other",   "a constant",   "from elsewhere",
                                                    "parts of codes", "as read", "unknown bytes"};
-  const Fact& first = facts[box.facts.front()];
+  const Extent& first = extents[box.extents.front()];
   std::string out(became[static_cast<std::size_t>(first.is.kind)]);
   for (const auto& [axis, map] : maps) out += fmt::format(" {}", word(axis));
-  if (first.should.kind != Who::Kind::element) return out + " where nothing was meant";
+  if (first.should.kind != ByteSource::Kind::element) return out + " where nothing was meant";
   std::string_view by = " by ";
   for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::token, Axis::head, Axis::channel}) {
     const auto &values = box.scope.at(axis), &all = universe.at(axis);
@@ -227,28 +231,28 @@ struct Parted {
 };
 
 /// The memory, and the axes on which not all of it is meant, of what should be there or of what is; none of `but`.
-Parted parted(const std::vector<Fact>& facts, const std::vector<std::size_t>& some, const Scope& universe,
-              const Names& names, const std::set<Axis>& but, Who Fact::* who = &Fact::should) {
+Parted parted(const std::vector<Extent>& extents, const std::vector<std::size_t>& some, const Scope& universe,
+              const Labels& labels, const std::set<Axis>& but, ByteSource Extent::* source = &Extent::should) {
   Parted out;
   std::map<Axis, std::set<std::int64_t>> sets;
   for (const std::size_t i : some) {
-    out.bytes += facts[i].bytes;
-    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert((facts[i].*who).at[static_cast<Axis>(a)]);
+    out.bytes += extents[i].bytes;
+    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert((extents[i].*source).at[static_cast<Axis>(a)]);
   }
-  out.where = names.memories.at(static_cast<std::size_t>(facts[some.front()].memory));
+  out.where = labels.memories.at(static_cast<std::size_t>(extents[some.front()].memory));
   for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head}) {
     const std::vector<std::int64_t> values(sets[axis].begin(), sets[axis].end());
     if (!but.contains(axis) && all_known(values) && values != universe.at(axis))
-      out.where += ", " + named(axis, values, names);
+      out.where += ", " + named(axis, values, labels);
   }
   return out;
 }
 
 }  // namespace
 
-Finding words_of(const Flat& flat, const Names& names) {
+Finding words_of(const FlatCopy& flat, const Labels& labels) {
   const auto extent = [&](int region, std::int64_t offset) {
-    return fmt::format("{}, byte{} {}", names.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
+    return fmt::format("{}, byte{} {}", labels.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
                        range(offset, offset + flat.length - 1));
   };
   const std::string share = flat.bytes == flat.length
@@ -258,16 +262,17 @@ Finding words_of(const Flat& flat, const Names& names) {
           flat.bytes, false, "bytes of another place"};
 }
 
-Finding words_of(const std::vector<Fact>& facts, const Transposition& turned, const Scope& universe, const Names& names) {
-  const Parted part = parted(facts, turned.facts, universe, names, {turned.a, turned.b});
+Finding words_of(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
+                 const Labels& labels) {
+  const Parted part = parted(extents, turned.extents, universe, labels, {turned.a, turned.b});
   return {fmt::format("{}: holds {}s and {}s in the other order ({})", part.where, word(turned.a), word(turned.b),
                       bytes_words(part.bytes)),
           part.bytes, false, fmt::format("{}s and {}s in the other order", word(turned.a), word(turned.b))};
 }
 
-Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& universe, const Names& names) {
-  const Parted part = parted(facts, fit.facts, universe, names, {}, fit.read ? &Fact::should : &Fact::is);
-  const std::string& region = names.regions.at(static_cast<std::size_t>(fit.region));
+Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels) {
+  const Parted part = parted(extents, fit.extents, universe, labels, {}, fit.read ? &Extent::should : &Extent::is);
+  const std::string& region = labels.regions.at(static_cast<std::size_t>(fit.region));
   const std::string in = !fit.read ? "" : " in " + (fit.several ? region.substr(0, region.find('/')) : region);
   const std::string verb = fit.read ? "was read with" : "content lies with";
   if (fit.shift != 0)
@@ -290,13 +295,14 @@ Finding words_of(const std::vector<Fact>& facts, const Fit& fit, const Scope& un
           part.bytes, false, kind};
 }
 
-Finding words_of(const std::vector<Fact>& facts, const Box& box, const std::map<Axis, Map>& maps, const Scope& universe,
-                 const Names& names) {
+Finding words_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                 const Scope& universe, const Labels& labels) {
   const std::string share =
       box.others == 0 ? bytes_words(box.bytes)
                       : fmt::format("{} of {} bytes", text::thousands(box.bytes), text::thousands(box.bytes + box.others));
-  return {fmt::format("{}: {} ({})", scope_words(facts, box, universe, names), what_words(facts, box, maps, names), share),
-          box.bytes, false, kind_of(facts, box, maps, universe)};
+  return {
+      fmt::format("{}: {} ({})", scope_words(extents, box, universe, labels), what_words(extents, box, maps, labels), share),
+      box.bytes, false, kind_of(extents, box, maps, universe)};
 }
 
 }  // namespace kvcts::findings

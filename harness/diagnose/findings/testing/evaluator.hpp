@@ -12,7 +12,7 @@ class Evaluator {
  public:
   explicit Evaluator(const Played& played) : p_(played), reader_(played.scenario), covered_(played.bytes.size()) {
     for (const Byte& byte : p_.bytes)
-      if (byte.meant) homes_[content_of(byte)].push_back(&byte);
+      if (byte.meant) source_ranges_[content_of(byte)].push_back(&byte);
   }
 
   /// What is false of the list; "": nothing.
@@ -31,7 +31,7 @@ class Evaluator {
     }
     if (sum != p_.wrong()) return fmt::format("{} bytes in all sentences, {} are wrong", sum, p_.wrong());
     for (std::size_t i = 0; i < p_.bytes.size(); ++i)
-      if (p_.bytes[i].wrong && !covered_[i]) return "under no sentence: " + spot(p_.bytes[i]);
+      if (p_.bytes[i].wrong && !covered_[i]) return "under no sentence: " + position(p_.bytes[i]);
     return "";
   }
 
@@ -43,7 +43,7 @@ class Evaluator {
     out.at[block] = out.at[slot] = nowhere;
     return out;
   }
-  std::string spot(const Byte& byte) const {
+  std::string position(const Byte& byte) const {
     return fmt::format("{} + {} ({}, at {})", p_.buffer_of(byte).name, byte.offset, byte.meant ? "content" : "nothing meant",
                        fmt::join(byte.place.at, " "));
   }
@@ -122,7 +122,7 @@ class Evaluator {
     }
     if (s.shortened) return count < s.count ? fmt::format("{} bytes hold that", count) : "";
     const auto size = static_cast<std::int64_t>(all.size()) - right;
-    if (!s.of && other) return fmt::format("{} of {} bytes hold that, not {}", count, size, spot(*other));
+    if (!s.of && other) return fmt::format("{} of {} bytes hold that, not {}", count, size, position(*other));
     if (s.of.value_or(s.count) != size) return fmt::format("{} bytes are there", size);
     if (count < s.count) return fmt::format("{} bytes hold that", count);
     if (says(s, "nothing was meant") || says(s, "still holds")) return exact_content(s, all, holds);
@@ -219,9 +219,9 @@ class Evaluator {
     });
   }
   bool follows_from(const Byte& b, const std::string& memory) const {
-    const auto found = homes_.find(content_of(b));
-    return found != homes_.end() && std::ranges::any_of(found->second, [&](const Byte* home) {
-             return lies_in(*home, memory) && home->wrong && home->is == b.is;
+    const auto found = source_ranges_.find(content_of(b));
+    return found != source_ranges_.end() && std::ranges::any_of(found->second, [&](const Byte* source_range) {
+             return lies_in(*source_range, memory) && source_range->wrong && source_range->is == b.is;
            });
   }
 
@@ -272,7 +272,7 @@ class Evaluator {
   const Played& p_;
   Reader reader_;
   std::vector<bool> covered_;
-  std::map<Element, std::vector<const Byte*>> homes_;
+  std::map<Element, std::vector<const Byte*>> source_ranges_;
 };
 
 /// Of strides: each of the counted bytes lies (or was read) a fixed distance from where the strides put it, one for each
@@ -302,17 +302,17 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
   std::map<Part, std::optional<std::int64_t>> real;
   std::map<std::array<std::int64_t, 9>, std::map<std::int64_t, std::set<const Byte*>>> distances;
   // `home`: its declared place. `offset`: where it lies or was read from.
-  const auto add = [&](const Byte& byte, const Byte& home, int region, std::int64_t offset) {
-    std::int64_t distance = offset - home.offset;
+  const auto add = [&](const Byte& byte, const Byte& source_range, int region, std::int64_t offset) {
+    std::int64_t distance = offset - source_range.offset;
     for (const auto& [p, bytes] : found) {
-      if (!real.contains(p)) real[p] = stride_of(home, p);
-      distance -= (bytes - real[p].value_or(0)) * home.place.at[p];
+      if (!real.contains(p)) real[p] = stride_of(source_range, p);
+      distance -= (bytes - real[p].value_or(0)) * source_range.place.at[p];
     }
     if (by && distance != *by) return;
-    const auto key = [&](Part p) { return found.contains(p) ? 0 : home.place.at[p]; };
-    distances[{region, home.buffer, key(component), key(layer), key(kv), key(block), key(slot), key(head), key(channel)}]
-             [distance]
-                 .insert(&byte);
+    const auto key = [&](Part p) { return found.contains(p) ? 0 : source_range.place.at[p]; };
+    distances[{region, source_range.buffer, key(component), key(layer), key(kv), key(block), key(slot), key(head),
+               key(channel)}][distance]
+        .insert(&byte);
   };
   for (const Byte& byte : p_.bytes) {
     if (!byte.wrong || !lies_in(byte, s.where)) continue;
@@ -321,17 +321,18 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
       const auto named = p_.elements.find(byte.is);
       if (named == p_.elements.end()) continue;
       for (const Element& e : named->second)
-        if (const auto homes = homes_.find(e); within(e, s.scope) && homes != homes_.end())
-          for (const Byte* home : homes->second)
-            if (p_.buffer_of(*home).memory == p_.buffer_of(byte).memory) add(byte, *home, byte.buffer, byte.offset);
+        if (const auto source_ranges = source_ranges_.find(e); within(e, s.scope) && source_ranges != source_ranges_.end())
+          for (const Byte* source_range : source_ranges->second)
+            if (p_.buffer_of(*source_range).memory == p_.buffer_of(byte).memory)
+              add(byte, *source_range, byte.buffer, byte.offset);
       continue;
     }
     if (!byte.meant || !within(byte.place, s.scope)) continue;
     for (const Byte& source : p_.bytes)
       if (lies_in(source, from) && (source.must == byte.is || source.fresh == byte.is || source.is == byte.is))
-        for (const Byte* home : homes_[content_of(byte)])
-          if (p_.buffer_of(*home).memory == p_.buffer_of(source).memory && &source != &byte)
-            add(byte, *home, source.buffer, source.offset);
+        for (const Byte* source_range : source_ranges_[content_of(byte)])
+          if (p_.buffer_of(*source_range).memory == p_.buffer_of(source).memory && &source != &byte)
+            add(byte, *source_range, source.buffer, source.offset);
   }
   std::set<const Byte*> holding;
   for (const auto& [key, groups] : distances) {

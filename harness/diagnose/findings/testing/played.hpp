@@ -110,17 +110,17 @@ class Played {
 
   /// The byte of an element in every pass; of 4-bit codes two channels, from the even one on.
   static Value value_of(const Element& e, const layout::Plane& plane) {
-    Symbol who{.kind = Symbol::Kind::tag, .component = plane.component, .dtype = plane.dtype};
-    who.high_nibble_first = plane.high_nibble_first;
-    who.generation = static_cast<std::uint32_t>(e.at[request]);
+    Symbol symbol{.kind = Symbol::Kind::tag, .component = plane.component, .dtype = plane.dtype};
+    symbol.high_nibble_first = plane.high_nibble_first;
+    symbol.generation = static_cast<std::uint32_t>(e.at[request]);
     const bool one = plane.component == layout::Component::global_scale;  // per layer and K or V
-    who.kv = e.at[kv], who.layer = e.at[layer];
-    if (!one) who.token = e.at[token], who.head = e.at[head], who.channel = e.at[channel];
+    symbol.kv = e.at[kv], symbol.layer = e.at[layer];
+    if (!one) symbol.token = e.at[token], symbol.head = e.at[head], symbol.channel = e.at[channel];
     Value out{};
     for (int pass = 0; pass < seen_passes; ++pass) {
-      std::uint32_t code = content_code(who, seed, pass);
+      std::uint32_t code = content_code(symbol, seed, pass);
       if (layout::bits(plane.dtype) == 4) {
-        Symbol next = who;
+        Symbol next = symbol;
         ++next.channel;
         const std::uint32_t second = content_code(next, seed, pass);
         code = plane.high_nibble_first ? code << 4 | second : second << 4 | code;
@@ -130,14 +130,14 @@ class Played {
     return out;
   }
 
-  struct Spot {
+  struct Position {
     Element place;  ///< without request and token
     std::int64_t byte;
   };
   /// Every byte of a plane.
-  static std::vector<Spot> spots(const layout::Plane& plane) {
+  static std::vector<Position> positions(const layout::Plane& plane) {
     using L = layout::Axis;
-    std::vector<Spot> out;
+    std::vector<Position> out;
     const bool one = plane.component == layout::Component::global_scale;
     for (const auto& point : layout::testing::points(plane)) {
       Element e;
@@ -161,9 +161,9 @@ class Played {
     for (const auto& [name, memory] : scenario.memories)
       for (const layout::Plane& plane : layout::cache_from_text(memory.view.cache).planes) {
         std::set<Element> rows;
-        for (Spot& spot : spots(plane)) {
-          spot.place.at[block] = spot.place.at[slot] = nowhere;
-          rows.insert(spot.place);
+        for (Position& position : positions(plane)) {
+          position.place.at[block] = position.place.at[slot] = nowhere;
+          rows.insert(position.place);
         }
         for (const auto& [r, of] : scenario.requests)
           for (Element e : rows)
@@ -191,17 +191,18 @@ class Played {
     const std::vector<BufferAddress> begins = space.addresses(whole, cache);
     for (const layout::Plane& plane : cache.planes) {
       const std::int64_t slots = layout::domain(plane).hi[layout::Axis::slot];
-      for (const Spot& spot : spots(plane)) {
+      for (const Position& position : positions(plane)) {
         const BufferAddress begin = begins[static_cast<std::size_t>(plane.allocation)];
-        Byte& byte = byte_at({begin.buffer, begin.offset + spot.byte});
-        byte.seated = true, byte.place = spot.place;
+        Byte& byte = byte_at({begin.buffer, begin.offset + position.byte});
+        byte.seated = true, byte.place = position.place;
         for (const auto& [r, of] : scenario.requests) {
           const auto table = of.blocks.find(name);
           if (table == of.blocks.end()) continue;
-          if (spot.place.at[block] == nowhere) mean(byte, plane, of.generation, nowhere);
+          if (position.place.at[block] == nowhere) mean(byte, plane, of.generation, nowhere);
           for (std::size_t i = 0; i < table->second.size(); ++i)
-            if (table->second[i] == spot.place.at[block] && !byte.meant)
-              mean(byte, plane, of.generation, of.first_token + static_cast<std::int64_t>(i) * slots + spot.place.at[slot]);
+            if (table->second[i] == position.place.at[block] && !byte.meant)
+              mean(byte, plane, of.generation,
+                   of.first_token + static_cast<std::int64_t>(i) * slots + position.place.at[slot]);
         }
       }
     }
