@@ -1,6 +1,6 @@
 #include "case/case.hpp"
 #include "case/footprint.hpp"
-#include "case/written.hpp"
+#include "case/serialized_case.hpp"
 
 #include <xxhash.h>
 
@@ -242,8 +242,8 @@ json to_json(const ResolvedCase& c) {
   return out;
 }
 
-Written written(const ResolvedCase& c) {
-  Written out{executed_fields(c, true), {}, {}};
+SerializedCase serialize(const ResolvedCase& c) {
+  SerializedCase out{executed_fields(c, true), {}, {}};
   json& document = out.document;
   out.digest = digest_of(document);
   json arch = std::move(document["arch"]);

@@ -7,8 +7,8 @@
 
 #include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve.hpp"
+#include "case/serialized_case.hpp"
 #include "case/tries.hpp"
-#include "case/written.hpp"
 #include "kernels/tag.hpp"
 #include "testing/checkout.hpp"
 
@@ -127,7 +127,7 @@ TEST(Case, WireFormIsTheWholeCase) {
       const auto c = resolve(s, cases());
       const auto back = case_from_json(to_json(c));
       EXPECT_EQ(digest(back), digest(c)) << s.id;
-      const Written all = written(c);
+      const SerializedCase all = serialize(c);
       EXPECT_EQ(all.document, to_json(c)) << s.id;
       EXPECT_EQ(all.digest, digest(c)) << s.id;
       EXPECT_EQ(all.execution, digest(c, false)) << s.id;

@@ -27,7 +27,7 @@ class Availability {
   const std::optional<Lack>& lack(const std::string& engine) { return standing(engine).lack; }
   const std::optional<Lack>& connector_lack(const std::string& connector);
   /// How loading the engine's plug-in ended, where its file is there and it cannot be loaded.
-  const std::optional<supervisor::Ended>& broken(const std::string& engine) { return standing(engine).broken; }
+  const std::optional<supervisor::PhaseResult>& broken(const std::string& engine) { return standing(engine).broken; }
 
   /// Bytes that one case may take: four fifths of what is free now. Asked once.
   std::int64_t memory();
@@ -44,7 +44,7 @@ class Availability {
  private:
   struct Standing {
     std::optional<Lack> lack;
-    std::optional<supervisor::Ended> broken;
+    std::optional<supervisor::PhaseResult> broken;
   };
   const Standing& standing(const std::string& engine);
   Standing examine(const std::string& engine) const;

@@ -23,15 +23,15 @@ namespace {
 constexpr std::size_t max_output = 64 * 1024;
 constexpr char begun = '~';
 
-struct Ended {
+struct ChildResult {
   std::string output;
   int status{0};  ///< as from waitpid
   bool in_time{false};
 };
 
 /// Reads the pipe until its end or the deadline, then ends and reaps the child (and what it left in its process group).
-Ended collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
-  Ended ended;
+ChildResult collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
+  ChildResult ended;
   const auto end = std::chrono::steady_clock::now() + deadline;
   std::array<char, 4096> buffer;
   while (true) {
@@ -68,7 +68,7 @@ void be_quiet() {
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
 }
 
-ChildAnswer read_answer(const Ended& ended, std::chrono::milliseconds deadline) {
+ChildAnswer read_answer(const ChildResult& ended, std::chrono::milliseconds deadline) {
   ChildAnswer answer;
   const std::string status = WIFEXITED(ended.status) ? std::to_string(WEXITSTATUS(ended.status)) : "";
   if (!ended.in_time) {
@@ -112,7 +112,7 @@ void give_answer(int fd, const std::function<nlohmann::json()>& question) {
 namespace {
 
 /// Forks, has the other process `become` what answers at the descriptor that it is given, and hears it to its end.
-Ended ask_process(const std::function<void(int answer)>& become, std::chrono::milliseconds deadline) {
+ChildResult ask_process(const std::function<void(int answer)>& become, std::chrono::milliseconds deadline) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
@@ -158,7 +158,7 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
     if (other >= 0) dup2(other, more_place);
     execv(pointers[0], pointers.data());
   };
-  Ended ended = ask_process(become, deadline);
+  ChildResult ended = ask_process(become, deadline);
   constexpr int signalled = 128;
   if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled &&
       sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)

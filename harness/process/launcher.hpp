@@ -6,7 +6,7 @@
 // The run has its own folder for temporary files, the TMPDIR of everything it starts; it is removed once all
 // processes have ended, however they ended (scratch_folder.hpp). Linux only: the launcher is a child subreaper
 // (prctl(2)), so orphans of the run become its children. Children that it did not start and that carry no other
-// worker's mark are strays, whatever they did to their environment.
+// worker's mark are orphans, whatever they did to their environment.
 //
 // Channel (frames.hpp). Requests:
 //   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds

@@ -114,11 +114,11 @@ std::string summary_of(const store::RunReader& reader) {
 
 json run_json(const store::RunReader& reader, const Code& code) {
   const store::RunInfo info = reader.info();
-  json sittings = json::array();
+  json all_sessions = json::array();
   for (const auto& session : reader.sessions())
-    sittings.push_back({{"started", store::utc(session.started_ms)}, {"ended", store::utc(session.ended_ms)}});
+    all_sessions.push_back({{"started", store::utc(session.started_ms)}, {"ended", store::utc(session.ended_ms)}});
   json out{{"started", store::utc(info.started_ms)},
-           {"sittings", sittings},
+           {"sittings", all_sessions},
            {"machine", info.machine},
            {"isolation", info.provenance.value("isolation", "")}};
   const fs::path programs = process::program_folder();

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "case/written.hpp"
+#include "case/serialized_case.hpp"
 #include "certificate/error.hpp"
 #include "certificate/key_file.hpp"
 #include "certificate/package.hpp"
@@ -215,7 +215,7 @@ class Verifier {
     kernels::parallel(0, ran_.size(), [&](std::size_t i) {
       const json& record = *ran_[i];
       const ResolvedCase resolved = subject_->resolve(selected_.at(record.at("id")), seed_);
-      const Written here = written(resolved);
+      const SerializedCase here = serialize(resolved);
       same[i] = record.at("case_digest") == here.digest && record.at("execution") == here.execution &&
                 record.at("seed") == resolved.seed;
       const json& outcome = record.at("outcome");

@@ -52,8 +52,8 @@ nlohmann::json machine();
 /// Loads a plug-in in a process of its own, with these variables set. What is wrong with a file that is there is the
 /// plug-in's failure, not a lack of the machine: it comes back as a worker that loads it would end. nullopt: it loads.
 /// Throws std::system_error when it cannot be asked.
-std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
-                                             const std::vector<std::string>& grants);
+std::optional<supervisor::PhaseResult> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
+                                                   const std::vector<std::string>& grants);
 
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);

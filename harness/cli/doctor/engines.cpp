@@ -81,14 +81,14 @@ nlohmann::json try_engine(const nlohmann::json& about) {
   return answer;
 }
 
-std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
-                                             const std::vector<std::string>& grants) {
-  using Kind = supervisor::Ended::Kind;
+std::optional<supervisor::PhaseResult> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
+                                                   const std::vector<std::string>& grants) {
+  using Kind = supervisor::PhaseResult::Kind;
   constexpr std::chrono::milliseconds deadline = std::chrono::seconds(10);
   const ChildAnswer answer =
       ask("load", {{"file", file.string()}, {"environment", environment}}, grants, {file.string()}, deadline);
   if (answer.ok || answer.unstarted) return std::nullopt;  // a sandbox that does not start says so when the case begins
-  supervisor::Ended ended;
+  supervisor::PhaseResult ended;
   ended.phase = Phase::registration;
   ended.text = "the plug-in " + file.string() + " cannot be loaded";
   if (answer.late) {

@@ -59,7 +59,7 @@ json detail(const store::Row& row) {
   put("worker", r.worker);
   if (!r.worker.empty()) out["ordinal"] = r.worker_ordinal + 1;
   put("after", r.ran_before);
-  if (again_of(r).as_run) out["as_run"] = true;
+  if (repeat_options_of(r).as_run) out["as_run"] = true;
   out["seed"] = std::to_string(r.seed);  // 64 bits: more than a number of JavaScript holds
   out["digest"] = r.case_digest;
   if (r.checked_bytes > 0)

@@ -38,7 +38,7 @@ std::string words_of(const Changed& c) {
 }
 
 /// Cases that changed in the same way: for people one line.
-struct Told {
+struct CauseGroup {
   std::string words;  ///< "PASS -> FAIL axis-permuted: e.g. 31 wrong bytes"; "" of renamed ones
   std::vector<const Changed*> cases;
 };
@@ -46,8 +46,8 @@ struct Told {
 bool to_run_again(Change change) { return change <= Change::other_cause; }
 
 /// The changes of one kind, most cases first.
-std::vector<Told> told(const Comparison& c, Change change) {
-  std::vector<Told> out;
+std::vector<CauseGroup> cause_groups(const Comparison& c, Change change) {
+  std::vector<CauseGroup> out;
   std::vector<std::string> keys;
   for (const Changed& one : c.changes) {
     if (one.change != change) continue;
@@ -62,13 +62,14 @@ std::vector<Told> told(const Comparison& c, Change change) {
     keys.push_back(key);
     out.push_back({change == Change::renamed ? "" : words_of(one), {&one}});
   }
-  for (Told& one : out) {
+  for (CauseGroup& one : out) {
     if (!to_run_again(change)) continue;
     const std::string& message = one.cases.front()->after->message;
     const bool same = std::ranges::all_of(one.cases, [&](const Changed* other) { return other->after->message == message; });
     one.words += (same ? ": " : ": e.g. ") + cut(message, 200);
   }
-  std::stable_sort(out.begin(), out.end(), [](const Told& x, const Told& y) { return x.cases.size() > y.cases.size(); });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const CauseGroup& x, const CauseGroup& y) { return x.cases.size() > y.cases.size(); });
   return out;
 }
 
@@ -142,7 +143,7 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;
     out << fmt::format("\n{} ({})\n", name(change), thousands(c.of(change)));
-    const std::vector<Told> causes = told(c, change);
+    const std::vector<CauseGroup> causes = cause_groups(c, change);
     for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) {
       const auto& [words, cases] = causes[i];
       if (!words.empty())
@@ -150,7 +151,7 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
                            cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
       const Changed& first = *cases.front();  // --json and the page have them all
       out << "    "
-          << visible(to_run_again(change) ? repro.line(first.id, Again{tries_to_see(first.after->tries)}) : first.id)
+          << visible(to_run_again(change) ? repro.line(first.id, RepeatOptions{tries_to_see(first.after->tries)}) : first.id)
           << (change == Change::renamed ? ", " + visible(words_of(first)) : "")
           << (cases.size() > 1 ? fmt::format("   and {} more", thousands(std::ssize(cases) - 1)) : "") << '\n';
     }
@@ -178,7 +179,7 @@ std::string comparison_markup(const Comparison& c) {
     if (c.of(change) == 0) continue;
     out += fmt::format("<h3>{} <span class=\"count\">{}</span></h3>\n<ul class=\"since\">", name(change),
                        plural(c.of(change), "case"));
-    const std::vector<Told> causes = told(c, change);
+    const std::vector<CauseGroup> causes = cause_groups(c, change);
     for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) {
       const auto& [words, cases] = causes[i];
       out += fmt::format("<li>{}{}<ul class=\"ids\">", escaped(words),

@@ -37,7 +37,7 @@ class ConsoleReporter {
 
   ConsoleReporter(std::ostream& out, Terminal terminal, std::function<Clock::time_point()> now = Clock::now);
 
-  /// `done_before`: results of earlier sittings of a resumed run.
+  /// `done_before`: results of earlier sessions of a resumed run.
   void begin(std::string_view suite, std::int64_t planned, std::int64_t done_before = 0);
   /// The case that has been running longest, and since when; "" = none.
   void slowest(std::string_view id, Clock::time_point since, std::string_view doing = {});

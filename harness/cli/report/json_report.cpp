@@ -90,7 +90,7 @@ class JsonReport : public Sink {
     json item = to_json(row.result);
     item["decided"] = row.decided;
     if (!item["facts"].is_object()) item["facts"] = json::object();
-    item["facts"]["repro"] = repro_.line(row.planned.id, again_of(row.result));
+    item["facts"]["repro"] = repro_.line(row.planned.id, repeat_options_of(row.result));
     item["expected"] = json::array();
     for (const auto& e : row.planned.expected) item["expected"].push_back(store::to_json(e));
     if (!row.shared_with.empty()) item["shared_with"] = row.shared_with;

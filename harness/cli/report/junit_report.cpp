@@ -41,7 +41,7 @@ std::string body(const store::Row& row, const Repro& repro) {
   for (const auto& w : r.first_wrong)
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
   if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_words(r.tries));
-  return out + "again: " + repro.line(r.id, again_of(r)) + "\n";
+  return out + "again: " + repro.line(r.id, repeat_options_of(r)) + "\n";
 }
 
 class JunitReport : public Sink {

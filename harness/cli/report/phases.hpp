@@ -14,7 +14,7 @@ struct PhaseShares {
   std::int64_t executions{0};
   std::array<std::int64_t, phase_count> ns{};
   std::int64_t other_ns{0};  ///< of cases, in no phase: workers started, results settled
-  std::int64_t run_ns{0};    ///< wall time of the run's sittings
+  std::int64_t run_ns{0};    ///< wall time of the run's sessions
   std::int64_t all() const;
   /// Of all(): generate (tags, poison), compare (every byte against the oracle) and diagnose together.
   double detection() const;

@@ -70,11 +70,11 @@ std::string Repro::after() const {
   return out;
 }
 
-Again again_of(const CaseResult& result) {
+RepeatOptions repeat_options_of(const CaseResult& result) {
   return {tries_to_see(result.tries), result.facts.is_object() && result.facts.contains("alone")};
 }
 
-std::string Repro::line(std::string_view id, const Again& again) const {
+std::string Repro::line(std::string_view id, const RepeatOptions& again) const {
   std::string out = before() + shell_word(id) + after();
   if (again.tries > 1) out += fmt::format(" --repeat {}", again.tries);
   if (again.as_run) out += as_run();

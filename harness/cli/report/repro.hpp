@@ -12,13 +12,13 @@
 namespace kvcts::report {
 
 /// What brings a result back.
-struct Again {
+struct RepeatOptions {
   std::int64_t tries{1};  ///< more than 1: of a case that does not always fail, see tries_to_see (case/tries.hpp)
   bool as_run{false};     ///< only after what its worker had run before
 };
-Again again_of(const CaseResult& result);
+RepeatOptions repeat_options_of(const CaseResult& result);
 
-/// What a sitting was given beside the ids. Paths are absolute: a report is read in other folders.
+/// What a session was given beside the ids. Paths are absolute: a report is read in other folders.
 struct Repro {
   std::map<std::string, std::string> environment;  ///< variables that decide what runs: KVCTS_ENGINE_PATH and the like
   std::string cases;                               ///< --cases; "" = the catalogue beside the program
@@ -30,7 +30,7 @@ struct Repro {
   /// between them.
   std::string before(std::string_view verb = "repro") const;
   std::string after() const;
-  std::string line(std::string_view id, const Again& again = {}) const;
+  std::string line(std::string_view id, const RepeatOptions& again = {}) const;
   /// " --run '/x' --as-run", which ends the line of a case that depends on what its worker had run.
   std::string as_run() const;
   bool operator==(const Repro&) const = default;

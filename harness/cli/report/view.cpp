@@ -107,7 +107,7 @@ void add_slow(std::vector<Slow>& slowest, const store::Row& row) {
 /// The cause that a row is the first one of.
 Cause first_of(const store::Row& row, Section section) {
   Cause cause;
-  cause.title = title_of(row), cause.message = row.result.message, cause.again = again_of(row.result);
+  cause.title = title_of(row), cause.message = row.result.message, cause.again = repeat_options_of(row.result);
   cause.check = check_of(row.result), cause.note = note_of(row, section);
   return cause;
 }
@@ -119,7 +119,8 @@ void add_to(Cause& cause, const store::Row& row, const std::string& key) {
   if (cause.title != title_of(row)) cause.title = ending_words(row.result, false);
   // Shown is a case that says what they share.
   const bool says = is_of_pieces(row), first = says && !cause.samples.empty() && !is_of_pieces(cause.samples.front());
-  if (first) cause.message = (cause.differs ? "e.g. " : "") + row.result.message, cause.again = again_of(row.result);
+  if (first)
+    cause.message = (cause.differs ? "e.g. " : "") + row.result.message, cause.again = repeat_options_of(row.result);
   ++cause.count;
   if (!first && cause.message != row.result.message && !cause.differs)
     cause.message.insert(0, "e.g. "), cause.differs = true;

@@ -35,7 +35,7 @@ struct Cause {
   std::string check;  ///< what to do or to look at; "" = nothing known
   std::string note;   ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
   std::int64_t count{0};
-  Again again;                      ///< of the first case: how to see it again
+  RepeatOptions again;              ///< of the first case: how to see it again
   std::vector<std::string> ids;     ///< the first id_limit, in plan order
   std::vector<store::Row> samples;  ///< the first sample_limit, whole
   static constexpr std::size_t id_limit = 200, sample_limit = 3;
@@ -58,7 +58,7 @@ struct RunView {
   std::array<std::vector<Cause>, section_count> causes;  ///< most cases first; Section::fine stays empty
   std::vector<Slow> slowest;                             ///< the five longest executions
   std::map<std::string, std::string> engines;            ///< that ran: version, and what it claims of itself
-  std::int64_t busy_ms{0};                               ///< sum of all sittings
+  std::int64_t busy_ms{0};                               ///< sum of all sessions
 
   const std::vector<Cause>& of(Section section) const { return causes[static_cast<std::size_t>(section)]; }
   /// Evidence, best first, for people.

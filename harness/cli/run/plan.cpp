@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "case/written.hpp"
+#include "case/serialized_case.hpp"
 #include "cli/exit.hpp"
 #include "diagnose/run.hpp"
 #include "matrix/ids.hpp"
@@ -77,7 +77,7 @@ void Plan::insert(std::size_t at, std::string id, std::size_t selected, Change c
   item.change = std::move(change);
   ResolvedCase resolved = resolve(place);
   item.change(resolved);
-  Written whole = written(resolved);
+  SerializedCase whole = serialize(resolved);
   item.planned = {std::move(id), std::move(whole.digest), std::move(whole.execution), {std::move(expected)}};
   if (item.decided)
     item.decided->id = item.planned.id, item.decided->case_digest = item.planned.digest,
@@ -145,7 +145,7 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
     try {
       ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
       resolved.facts.update(selection_.facts(i));
-      Written whole = written(resolved);
+      SerializedCase whole = serialize(resolved);
       item.planned.digest = std::move(whole.digest), item.planned.execution = std::move(whole.execution);
       item.needs = needs_of(resolved.engine.name, resolved.connector.name, availability);
       if (const auto lack = lack_of(resolved, availability)) {

@@ -112,11 +112,11 @@ void Rotation::save() const {
 double seconds_of(const Plan& plan, const Item& item, const Rotation* rotation) {
   if (item.decided) return 0;
   const Rotation::Seen* seen = rotation == nullptr ? nullptr : rotation->find(item.planned.id);
-  // Beside its own time a case costs its lane a few milliseconds.
+  // Beside its own time a case costs its executor a few milliseconds.
   return seen != nullptr ? static_cast<double>(seen->wall_ns) * 1e-9 + 0.005 : plan.selection().seconds(item.selected);
 }
 
-Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int lanes, std::int64_t tries) {
+Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int executors, std::int64_t tries) {
   Tonight out;
   out.kept.assign(plan.items().size(), true);
   std::unordered_map<std::string_view, std::size_t> place;
@@ -138,7 +138,7 @@ Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int l
   std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
     return std::tie(a.why, a.when, a.draw) < std::tie(b.why, b.when, b.draw);
   });
-  const double room = seconds > 0 ? share_planned * seconds * lanes : HUGE_VAL;
+  const double room = seconds > 0 ? share_planned * seconds * executors : HUGE_VAL;
   double all = 0, spent = 0, unseen = 0;
   bool full = false;
   for (const Group& group : groups) {

@@ -47,9 +47,9 @@ struct Tonight {
   std::string words() const;
 };
 
-/// Chooses cases for so many seconds on so many lanes, each run `tries` times: never run, then changed since, then failed
-/// before, then those run longest ago. Cases that share an execution go together; what is decided without running stays. A
-/// fifth of the time is kept for what takes longer than it did. At least one execution is chosen.
-Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int lanes, std::int64_t tries);
+/// Chooses cases for so many seconds on so many executors, each run `tries` times: never run, then changed since, then
+/// failed before, then those run longest ago. Cases that share an execution go together; what is decided without running
+/// stays. A fifth of the time is kept for what takes longer than it did. At least one execution is chosen.
+Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int executors, std::int64_t tries);
 
 }  // namespace kvcts::cli

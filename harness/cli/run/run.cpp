@@ -142,8 +142,8 @@ class Run {
   const report::Terminal& terminal() const { return terminal_; }
 
  private:
-  /// What takes long begins first, so that the end of a run is not one lane waiting for it. The others stay in the order of
-  /// the plan, where cases of one engine stand together.
+  /// What takes long begins first, so that the end of a run is not one executor waiting for it. The others stay in the order
+  /// of the plan, where cases of one engine stand together.
   void long_first(Queue& queue) const {
     constexpr double long_s = 2;
     std::vector<std::pair<double, std::size_t>> slow;
@@ -293,7 +293,7 @@ class Run {
     return queue;
   }
 
-  /// What --require names and the clock left out is stored as a failure; a later sitting may still run it.
+  /// What --require names and the clock left out is stored as a failure; a later session may still run it.
   void fail_required(const std::string& reason) {
     std::set<std::string> left;
     for (const auto& planned : store_.missing()) left.insert(planned.id);
@@ -348,11 +348,11 @@ class Run {
   const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{
       Clock::now() + std::chrono::duration<double>(options_.select.budget)};
   const std::string host_{process::host_name()};
-  std::int64_t failures_{0};  ///< of this sitting
+  std::int64_t failures_{0};  ///< of this session
   std::string stopped_;       ///< why it started no further case
 };
 
-/// What a sitting needs to run the cases of its run again, and its --resume to go on.
+/// What a session needs to run the cases of its run again, and its --resume to go on.
 report::Repro repro_of(const RunOptions& options, const matrix::Query& query) {
   report::Repro repro = report::repro_here(options.cases);
   for (const auto& file : query.files) repro.files.push_back(fs::absolute(file).lexically_normal().string());

@@ -26,9 +26,9 @@ struct RunOptions {
   std::string rotate;                    ///< file that remembers what was run when; "" = none
   std::int64_t repeat{1};                ///< tries of every case
   std::int64_t retries{0};               ///< further tries of every case that failed
-  std::int64_t max_failures{0};          ///< after so many a sitting starts no further case; 0 = no limit
+  std::int64_t max_failures{0};          ///< after so many a session starts no further case; 0 = no limit
   bool json{false};
-  std::function<void(Plan&)> amend;  ///< what comes to the plan beside the selection; the same for every sitting
+  std::function<void(Plan&)> amend;  ///< what comes to the plan beside the selection; the same for every session
   std::function<nlohmann::json(const ResolvedCase&)> view;     ///< what workers learn of a case; {}: worker_view()
   std::function<std::string(const std::string& path)> digest;  ///< of a file: then results tell what code was mapped
   std::vector<std::string> hidden;                             ///< files that code under test finds empty

@@ -59,7 +59,7 @@ Action declare(Command& command, const Globals& globals) {
                   "Start no further case after N that did not end as expected; the rest is NOT_RUN until --resume")
       .type_name("N")
       .range(std::int64_t{1}, std::int64_t{1'000'000'000});
-  // Read where the run's story is read: a store keeps the words of each sitting.
+  // Read where the run's story is read: a store keeps the words of each session.
   command
       .add_flag(store::allow_incomplete_flag,
                 "Exit with 0 instead of 5 when a planned case did not run; the headline still reports it")

@@ -27,7 +27,7 @@ std::string place_of(const json& answer, const std::string& call) {
 /// The side that ended is the one that counts.
 const json abandoned = {{"ok", true}, {"abandoned", true}};
 
-json crash(const Ended& ended) { return {{"crash", {{"signal", ended.signal}, {"text", ended.what()}}}}; }
+json crash(const ProgramEnded& ended) { return {{"crash", {{"signal", ended.signal}, {"text", ended.what()}}}}; }
 
 }  // namespace
 
@@ -56,7 +56,7 @@ json Host::judged(const std::string& call, json answer) {
   if (answer.value("spent", state == "raised")) spent_ = true;
   if (state == "raised" && !answer.contains("type")) answer["type"] = "exception";
   if (state == "skipped" && call != "hello")
-    throw Stopped{crash(Ended("protocol", "the connector program breaks the protocol: only hello can be skipped"))};
+    throw Stopped{crash(ProgramEnded("protocol", "the connector program breaks the protocol: only hello can be skipped"))};
   if (state != "done") stop_with(state.c_str(), call, answer);
   return answer;
 }
@@ -65,7 +65,7 @@ template <class Wait>
 json Host::answer_of(const std::string& call, json arguments, const Wait& wait) {
   try {
     return judged(call, wait(session_->call(call, std::move(arguments))));
-  } catch (const Ended& ended) {
+  } catch (const ProgramEnded& ended) {
     spent_ = true;
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
@@ -98,8 +98,8 @@ const json& Host::start() {
   }
   if (text_of(hello_, "name").empty() || text_of(hello_, "version").empty()) {
     spent_ = true;
-    throw Stopped{
-        crash(Ended("protocol", "the connector program breaks the protocol: hello was answered without name and version"))};
+    throw Stopped{crash(
+        ProgramEnded("protocol", "the connector program breaks the protocol: hello was answered without name and version"))};
   }
   return hello_;
 }
@@ -133,7 +133,7 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
       if (total != 0) progress.set(done, total);
       while (const auto one = session_->take_freed(id)) {
         if (side_ == Side::consumer)
-          throw Ended("protocol", "the connector program breaks the protocol: only a producer's blocks can be freed");
+          throw ProgramEnded("protocol", "the connector program breaks the protocol: only a producer's blocks can be freed");
         freed(one->dump(-1, ' ', false, json::error_handler_t::replace));
       }
       return stop_ && stop_();
@@ -167,7 +167,7 @@ void Host::pump() {
   if (!session_ || spent_) return;
   try {
     session_->pump();
-  } catch (const Ended&) {
+  } catch (const ProgramEnded&) {
     // Reported at the next call: the socket stays at its end. Between two cases no one is at fault: start another one.
     if (!open_) session_.reset();
   }

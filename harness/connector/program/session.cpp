@@ -248,14 +248,14 @@ json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
   }
 }
 
-std::optional<Ended> Session::shut_down(int patience_ms) {
+std::optional<ProgramEnded> Session::shut_down(int patience_ms) {
   if (reaped_ || ended_) return std::nullopt;
   const std::int64_t deadline = now_ns() + patience_ms * ns_per_ms;
   std::string how;
   try {
     const std::uint64_t id = call("shutdown", json::object());
     wait(id, [&] { return now_ns() >= deadline; });
-  } catch (const Ended& ended) {
+  } catch (const ProgramEnded& ended) {
     // It may close its socket before the answer is sent.
     if (reaped_) how = ended.signal;
   } catch (const Abandoned&) {
@@ -269,7 +269,7 @@ std::optional<Ended> Session::shut_down(int patience_ms) {
     how = ending_words(*status);
   }
   if (how == ending_words(0)) return std::nullopt;
-  return Ended(how, "the connector program did not end cleanly after shutdown");
+  return ProgramEnded(how, "the connector program did not end cleanly after shutdown");
 }
 
 }  // namespace kvcts::connector::program

@@ -20,8 +20,8 @@ namespace kvcts::connector::program {
 inline constexpr int protocol_version = 1;
 
 /// The program died, or broke the protocol. `signal`: "SIGSEGV", "exit 3", "protocol".
-struct Ended : std::runtime_error {
-  Ended(std::string how, const std::string& text) : std::runtime_error(text), signal(std::move(how)) {}
+struct ProgramEnded : std::runtime_error {
+  ProgramEnded(std::string how, const std::string& text) : std::runtime_error(text), signal(std::move(how)) {}
   std::string signal;
 };
 
@@ -44,9 +44,10 @@ class Session {
   pid_t pid() const { return pid_; }
   std::int64_t resident_bytes() const;
 
-  /// Sends a call and returns its id. `arguments` is an object without "call" and "id". Throws Ended.
+  /// Sends a call and returns its id. `arguments` is an object without "call" and "id". Throws ProgramEnded.
   std::uint64_t call(const std::string& name, nlohmann::json arguments);
-  /// Reads available answers, and polls if a call is pending (at most once per millisecond). Never waits. Throws Ended.
+  /// Reads available answers, and polls if a call is pending (at most once per millisecond). Never waits. Throws
+  /// ProgramEnded.
   void pump();
   /// The final answer of a call, once; nullopt until it arrives.
   std::optional<nlohmann::json> take(std::uint64_t id);
@@ -65,7 +66,7 @@ class Session {
   std::optional<nlohmann::json> take_freed(std::uint64_t id);
 
   /// Asks it to end, waits at most `patience_ms`, then kills it. Returns how it ended, unless that was status 0 or too late.
-  std::optional<Ended> shut_down(int patience_ms);
+  std::optional<ProgramEnded> shut_down(int patience_ms);
 
  private:
   struct Call {
@@ -89,7 +90,7 @@ class Session {
   bool polling_{false};
   std::int64_t polled_ns_{0};
   std::uint64_t done_{0}, total_{0};
-  std::optional<Ended> ended_;  ///< how it ended: repeated on every later call
+  std::optional<ProgramEnded> ended_;  ///< how it ended: repeated on every later call
 };
 
 }  // namespace kvcts::connector::program

@@ -1,4 +1,4 @@
-// The checker: everything trusted that touches bytes. One object per lane; checker_main.cpp has its process loop.
+// The checker: everything trusted that touches bytes. One object per executor; checker_main.cpp has its process loop.
 #pragma once
 
 #include <cstdint>

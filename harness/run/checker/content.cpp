@@ -30,7 +30,7 @@ class Tags final : public Content {
   const ResolvedCase& case_;
 };
 
-// Tensors are read once per lane (and thread): a suite uses the same few repeatedly, engine by engine.
+// Tensors are read once per executor (and thread): a suite uses the same few repeatedly, engine by engine.
 std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, const std::string& layout,
                                                    const std::string& dtype) {
   thread_local std::deque<std::shared_ptr<const golden::GoldenTensor>> recent;

@@ -27,8 +27,8 @@ struct Counts {
   std::array<std::int64_t, evidence_count> ids{};         ///< ids that were executed, by evidence
   std::array<std::int64_t, evidence_count> executions{};  ///< unique executions, by the strongest evidence that they provide
   std::int64_t case_ns{0};                                ///< wall time of all unique executions
-  bool interrupted{false};                                ///< a signal ended the last sitting
-  bool allow_incomplete{false};                           ///< the last sitting had --allow-incomplete
+  bool interrupted{false};                                ///< a signal ended the last session
+  bool allow_incomplete{false};                           ///< the last session had --allow-incomplete
   std::string stopped;                                    ///< why it ended early, if it did: "budget of 60 s used up"
   std::vector<Lack> lacks;                                ///< of skipped ids, most first
   std::string not_isolated;  ///< why code under test ran without a sandbox; "": it had one, or this is unknown
@@ -55,7 +55,7 @@ std::int64_t ran(const Counts& counts);
 bool incomplete(const Counts& counts);
 
 /// The first that holds: 130 interrupted; 4 nothing was selected; 3 the suite's own error; 1 some verdict not as
-/// expected; 5 incomplete, unless the sitting allows it; 0 otherwise.
+/// expected; 5 incomplete, unless the session allows it; 0 otherwise.
 int exit_status(const Counts& counts);
 
 }  // namespace kvcts::store

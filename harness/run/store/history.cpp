@@ -140,9 +140,9 @@ std::vector<History::Added> History::add(const std::vector<std::filesystem::path
 
 History::Added History::add(const RunReader& run, Texts& texts) {
   const RunInfo info = run.info();
-  const std::vector<Session> sittings = run.sessions();
+  const std::vector<Session> all_sessions = run.sessions();
   std::string first, all, text = info_text(info);
-  for (const Session& s : sittings) {
+  for (const Session& s : all_sessions) {
     const std::string one = fmt::format("{} {} {} {};", s.pid, s.started_ms, s.ended_ms, s.ending ? name(*s.ending) : "");
     if (first.empty()) first = fmt::format("{} {}", s.pid, s.started_ms);
     all += one;

@@ -145,8 +145,8 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
 }
 
 void RunReader::select(std::string_view where, std::string_view bound, const std::function<void(const Row&)>& visit) const {
-  const auto sittings = sessions();
-  const Session* last = sittings.empty() ? nullptr : &sittings.back();
+  const auto all_sessions = sessions();
+  const Session* last = all_sessions.empty() ? nullptr : &all_sessions.back();
   Statement rows(*db_, std::string(columns) + std::string(where) + " ORDER BY p.ordinal");
   Statement phases(*db_, "SELECT phase, ns FROM phases WHERE execution = ? ORDER BY seq");
   Statement evidence(*db_, "SELECT kind, text FROM evidence WHERE execution = ? ORDER BY seq");
@@ -168,8 +168,8 @@ void RunReader::select(std::string_view where, std::string_view bound, const std
 void RunReader::for_each(const std::function<void(const Row&)>& visit) const { select("", "", visit); }
 
 void RunReader::for_each_brief(const std::function<void(const Brief&)>& visit) const {
-  const auto sittings = sessions();
-  const bool run_says = run_declares(sittings.empty() ? nullptr : &sittings.back());
+  const auto all_sessions = sessions();
+  const bool run_says = run_declares(all_sessions.empty() ? nullptr : &all_sessions.back());
   Statement get(*db_,
                 "SELECT p.ordinal, p.id, p.expected, r.execution, r.verdict, r.evidence, r.waiver, r.facts, r.seal,"
                 " e.outcome, e.phase, e.fault_class, e.wall_ns, e.ran <> 0 AND e.first = p.ordinal,"
@@ -268,8 +268,8 @@ Counts RunReader::counts() const {
     out.executions[static_cast<std::size_t>(unique.number(0))] += unique.number(1);
     out.case_ns += unique.number(2);
   }
-  const auto sittings = sessions();
-  const Session* last = sittings.empty() ? nullptr : &sittings.back();
+  const auto all_sessions = sessions();
+  const Session* last = all_sessions.empty() ? nullptr : &all_sessions.back();
   out.interrupted = last != nullptr && last->ending == Ending::interrupted;
   out.allow_incomplete =
       last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();

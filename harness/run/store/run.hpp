@@ -30,10 +30,10 @@ struct RunInfo {
   std::int64_t left_out{0};                         ///< cases of the selection that --budget left out of the plan
 };
 
-/// Marks a sitting that may end with status 0 although something planned was not run.
+/// Marks a session that may end with status 0 although something planned was not run.
 inline constexpr const char* allow_incomplete_flag = "--allow-incomplete";
 
-/// How a sitting ended; budget: it was to start no further case (--budget, --max-failures). Without an ending: killed.
+/// How a session ended; budget: it was to start no further case (--budget, --max-failures). Without an ending: killed.
 enum class Ending : std::uint8_t { complete, interrupted, budget };
 std::string_view name(Ending ending);
 

@@ -72,7 +72,7 @@ struct RunStore::State {
   fs::path directory;
   std::optional<WriterLock> lock;
   std::shared_ptr<Db> db;
-  std::int64_t sitting{0};
+  std::int64_t session_number{0};
   Session session;
   std::vector<Pending> pending;
   std::unordered_set<std::int64_t> pending_ordinals;
@@ -97,23 +97,23 @@ struct RunStore::State {
   };
   std::optional<Statements> statements;
 
-  void begin_sitting(const std::vector<std::string>& argv) {
+  void begin_session(const std::vector<std::string>& argv) {
     db->run("PRAGMA synchronous=FULL");
     session.argv = argv;
     session.pid = ::getpid();
     session.started_ms = session.ended_ms = now_ms();
-    sitting = db->number("SELECT COALESCE(MAX(n), 0) + 1 FROM sessions");
+    session_number = db->number("SELECT COALESCE(MAX(n), 0) + 1 FROM sessions");
     Statement insert(*db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, '', '', ?)");
-    insert.bind(1, sitting).bind(2, argv_text(argv)).bind(3, session.pid).bind(4, session.started_ms);
-    insert.bind(5, session.ended_ms).bind(6, seal_session(sitting, session)).run();
+    insert.bind(1, session_number).bind(2, argv_text(argv)).bind(3, session.pid).bind(4, session.started_ms);
+    insert.bind(5, session.ended_ms).bind(6, seal_session(session_number, session)).run();
     statements.emplace(*db);
   }
 
-  void save_sitting() {
+  void save_session() {
     session.ended_ms = now_ms();
     Statement update(*db, "UPDATE sessions SET touched_ms = ?, ending = ?, reason = ?, seal = ? WHERE n = ?");
     update.bind(1, session.ended_ms).bind(2, session.ending ? name(*session.ending) : "").bind(3, session.reason);
-    update.bind(4, seal_session(sitting, session)).bind(5, sitting).run();
+    update.bind(4, seal_session(session_number, session)).bind(5, session_number).run();
   }
 
   [[noreturn]] void damaged(std::int64_t ordinal) const { db->damaged(fmt::format("planned case {}", ordinal)); }
@@ -197,7 +197,7 @@ struct RunStore::State {
         }
         write(item);
       }
-      save_sitting();
+      save_session();
       transaction.commit();
     }
     failed = false;
@@ -235,7 +235,7 @@ RunStore RunStore::create(const fs::path& directory, RunInfo info, const std::ve
   Statement insert(db, "INSERT INTO run VALUES (1, ?, NULL, ?)");
   insert.bind(1, text).bind(2, seal_run(text, -1)).run();
   db.run("PRAGMA journal_mode=WAL");
-  state->begin_sitting(argv);
+  state->begin_session(argv);
   return RunStore(std::move(state));
 }
 
@@ -251,7 +251,7 @@ RunStore RunStore::open(const fs::path& directory, const std::vector<std::string
   reader.info();
   reader.sessions();
   state->db->run("PRAGMA journal_mode=WAL");
-  state->begin_sitting(argv);
+  state->begin_session(argv);
   return RunStore(std::move(state));
 }
 
@@ -358,7 +358,7 @@ void RunStore::replace(const CaseResult& result) {
                             "DELETE FROM evidence WHERE execution = ?"})
       Statement(*state_->db, sql).bind(1, old).run();
   }
-  state_->save_sitting();
+  state_->save_session();
   transaction.commit();
 }
 
@@ -387,7 +387,7 @@ void RunStore::finish(Ending ending, std::string_view reason) {
       nlohmann::json::parse(nlohmann::json(reason).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   {
     Transaction transaction(*state_->db);
-    state_->save_sitting();
+    state_->save_session();
     transaction.commit();
   }
   state_->statements.reset();

@@ -63,11 +63,11 @@ class RunStore {
   void flush();
   std::size_t waiting() const;
 
-  /// Ends the sitting: commits, folds the write-ahead log into the one file, releases the lock. Afterwards only
+  /// Ends the session: commits, folds the write-ahead log into the one file, releases the lock. Afterwards only
   /// reading is possible.
   void finish(Ending ending, std::string_view reason = "");
 
-  /// Adds the sittings of the runs that this one was merged from, as if they had preceded it.
+  /// Adds the sessions of the runs that this one was merged from, as if they had preceded it.
   void adopt(const std::vector<Session>& sessions);
 
   /// Reads what is stored (flushes first). Remains valid after finish().

@@ -5,16 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "run/supervisor/case_executor.hpp"
 #include "run/supervisor/evidence.hpp"
-#include "run/supervisor/lane.hpp"
 #include "run/worker/canary.hpp"
 
 namespace kvcts::supervisor {
 
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 /// Excludes the engine for the rest of the run if its canary fails.
-Task<void> Lane::ask_canary(Attempt& a) {
+Task<void> CaseExecutor::ask_canary(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
   if (engine.plugin.empty()) co_return;  // a connector program shares nothing that can be checked
   if (run_.without_canary.contains(engine.plugin) || run_.set_aside.contains(engine.plugin)) co_return;
@@ -22,7 +22,7 @@ Task<void> Lane::ask_canary(Attempt& a) {
   const std::int64_t begin = now_ns();
   // SIGKILL comes from outside, from the kernel for instance: it says nothing of the engine. 137: a sandbox says so.
   constexpr int most_tries = 3, killed_inside = 128 + SIGKILL;
-  Told told;
+  ToolResult reported;
   bool killed = true;
   for (int tries = 0; killed && tries < most_tries; ++tries) {
     Child::Spec spec;
@@ -37,19 +37,19 @@ Task<void> Lane::ask_canary(Attempt& a) {
       spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
       spec.more = {filter.get()};
     }
-    told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms, run_.link);
-    killed = told.ended && ((WIFSIGNALED(*told.ended) && WTERMSIG(*told.ended) == SIGKILL) ||
-                            (WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == killed_inside));
+    reported = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms, run_.link);
+    killed = reported.ended && ((WIFSIGNALED(*reported.ended) && WTERMSIG(*reported.ended) == SIGKILL) ||
+                                (WIFEXITED(*reported.ended) && WEXITSTATUS(*reported.ended) == killed_inside));
   }
-  if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_none) {
+  if (reported.ended && WIFEXITED(*reported.ended) && WEXITSTATUS(*reported.ended) == worker::canary_none) {
     run_.without_canary.insert(engine.plugin);
     co_return;
   }
-  const bool passes = told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_passes;
+  const bool passes = reported.ended && WIFEXITED(*reported.ended) && WEXITSTATUS(*reported.ended) == worker::canary_passes;
   const std::string took = std::to_string((now_ns() - begin) / 1'000'000) + " ms";
-  std::string words = passes ? "passes after " + took : told.text;
+  std::string words = passes ? "passes after " + took : reported.text;
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  if (!passes && told.ended && (!WIFEXITED(*told.ended) || WEXITSTATUS(*told.ended) > 128))
+  if (!passes && reported.ended && (!WIFEXITED(*reported.ended) || WEXITSTATUS(*reported.ended) > 128))
     words += (words.empty() ? "" : "; ") +
              (std::string("a signal killed its process") + (killed ? fmt::format(", {} times", most_tries) : ""));
   add_evidence(a.result, "canary", words + "\n");

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "case/evidence.hpp"
+#include "run/supervisor/case_executor.hpp"
 #include "run/supervisor/evidence.hpp"
-#include "run/supervisor/lane.hpp"
 
 namespace kvcts::supervisor {
 
 using nlohmann::json;
 using process::CheckerRequest;
 using process::WorkerRequest;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 namespace {
 constexpr std::int64_t patience_ms = 20;
@@ -28,12 +28,12 @@ const char* call_words(std::string_view call) {
 }
 }  // namespace
 
-Child& Lane::initiator(const ResolvedCase& c) const {
+Child& CaseExecutor::initiator(const ResolvedCase& c) const {
   return c.op == Direction::read ? *workers_->children.back() : *workers_->children.front();
 }
 
 /// The memory files that a worker receives: its own side's.
-nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
+nlohmann::json CaseExecutor::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
   const bool pair = workers_->children.size() == 2;
   const bool is_producer = &child == workers_->children.front().get();
   json files = json::array();
@@ -46,21 +46,21 @@ nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector
 }
 
 /// Sends the same request to every worker.
-Task<Ended> Lane::ask_all(Attempt& a, Phase phase, WorkerRequest op) {
-  std::vector<Request> requests;
+Task<PhaseResult> CaseExecutor::ask_all(Attempt& a, Phase phase, WorkerRequest op) {
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   for (const auto& child : workers_->children) requests.push_back({child.get(), {{"op", op}, {"key", a.key}}, {}});
   co_return co_await ask_workers(a, phase, requests, replies);
 }
 
 /// Gives the workers the memory, and pairs of them each other's metadata.
-Task<Ended> Lane::register_case(Attempt& a) {
+Task<PhaseResult> CaseExecutor::register_case(Attempt& a) {
   enter(a, Phase::registration);
-  std::vector<Request> requests;
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   const json view = run_.options.view ? run_.options.view(a.resolved) : worker_view(a.resolved);
   for (const auto& child : workers_->children) {
-    Request request{child.get(), {{"op", WorkerRequest::prepare}, {"key", a.key}, {"case", view}}, {}};
+    WorkerCall request{child.get(), {{"op", WorkerRequest::prepare}, {"key", a.key}, {"case", view}}, {}};
     request.body["files"] = files_for(a, *child, request.fds);
     if (is_program(a.resolved))
       request.body["ports"] = run_.ports.take(a.resolved.connector.options.value("ports", std::int64_t{0}));
@@ -69,7 +69,7 @@ Task<Ended> Lane::register_case(Attempt& a) {
   }
   workers_->to_forget.clear();
   a.registered = true;
-  Ended ended = co_await ask_workers(a, Phase::registration, requests, replies);
+  PhaseResult ended = co_await ask_workers(a, Phase::registration, requests, replies);
   if (ended.kind == Kind::completed && workers_->children.size() == 2) {
     requests.clear();
     for (std::size_t i = 0; i < 2; ++i) {
@@ -83,12 +83,12 @@ Task<Ended> Lane::register_case(Attempt& a) {
   co_return ended;
 }
 
-Task<Ended> Lane::plan(Attempt& a) {
+Task<PhaseResult> CaseExecutor::plan(Attempt& a) {
   enter(a, Phase::plan);
-  std::vector<Request> requests;
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   requests.push_back({&initiator(a.resolved), {{"op", WorkerRequest::plan}, {"key", a.key}}, {}});
-  Ended ended = co_await ask_workers(a, Phase::plan, requests, replies);
+  PhaseResult ended = co_await ask_workers(a, Phase::plan, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
   a.planned = replies[0].value("bytes", std::int64_t{0});
   a.result.copies = replies[0].value("copies", std::int64_t{0});
@@ -98,12 +98,12 @@ Task<Ended> Lane::plan(Attempt& a) {
 }
 
 /// Fills new content for another pass.
-Task<Ended> Lane::fill(Attempt& a) {
+Task<PhaseResult> CaseExecutor::fill(Attempt& a) {
   enter(a, Phase::generate);
   json fill = {{"op", CheckerRequest::fill}, {"key", a.key}, {"pass", a.pass}};
   checker_.request(std::move(fill));
   json filled = co_await checker_reply(&a.resolved);
-  Ended ended;
+  PhaseResult ended;
   if (filled.contains("error")) {
     ended.kind = Kind::error;
     ended.phase = Phase::generate;
@@ -115,24 +115,24 @@ Task<Ended> Lane::fill(Attempt& a) {
 }
 
 /// What the engine says of its device when it is opened, and of its path after a transfer.
-void Lane::note_claims(Attempt& a, const json& told) const {
-  if (told.empty()) return;
-  a.result.facts["engine_claims"] = told;
-  a.result.evidence = evidence_of(told, a.resolved.arch, [&] {
+void CaseExecutor::note_claims(Attempt& a, const json& reported) const {
+  if (reported.empty()) return;
+  a.result.facts["engine_claims"] = reported;
+  a.result.evidence = evidence_of(reported, a.resolved.arch, [&] {
     return run_.options.devices ? run_.options.devices(a.resolved.engine.plugin) : std::vector<std::string>{};
   });
 }
 
-Task<Ended> Lane::transfer(Attempt& a) {
+Task<PhaseResult> CaseExecutor::transfer(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   enter(a, Phase::transfer);
   a.transferred = false;
   a.seen = 0, a.seeing_ns = 0, a.consumer_done = false;
-  Ended ended;
+  PhaseResult ended;
   if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, WorkerRequest::upload);
   if (ended.kind != Kind::completed) co_return ended;
   Child& first = initiator(c);
-  std::vector<Request> requests;
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   requests.push_back({&first, {{"op", WorkerRequest::transfer}, {"key", a.key}, {"pass", a.pass}}, {}});
   for (const auto& child : workers_->children)
@@ -156,19 +156,19 @@ Task<Ended> Lane::transfer(Attempt& a) {
 }
 
 /// The consumer's worker gathers what arrived, like an attention kernel.
-Task<Ended> Lane::read_back(Attempt& a) {
+Task<PhaseResult> CaseExecutor::read_back(Attempt& a) {
   enter(a, Phase::read_back);
-  std::vector<Request> requests;
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   requests.push_back({workers_->children.back().get(), {{"op", WorkerRequest::read}, {"key", a.key}, {"pass", a.pass}}, {}});
-  Ended ended = co_await ask_workers(a, Phase::read_back, requests, replies);
+  PhaseResult ended = co_await ask_workers(a, Phase::read_back, requests, replies);
   if (ended.kind == Kind::completed) spend(a, Phase::read_back, now_ns() - a.since_ns);
   co_return ended;
 }
 
-Task<Ended> Lane::execute(Attempt& a) {
+Task<PhaseResult> CaseExecutor::execute(Attempt& a) {
   const ResolvedCase& c = a.resolved;
-  Ended ended = co_await register_case(a);
+  PhaseResult ended = co_await register_case(a);
   if (ended.kind == Kind::completed && !is_program(c)) ended = co_await plan(a);  // a program does not reveal its plan
   if (ended.kind != Kind::completed) co_return ended;
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
@@ -191,12 +191,12 @@ Task<Ended> Lane::execute(Attempt& a) {
 }
 
 /// Makes all remaining calls that end something, one by one.
-Task<Ended> Lane::finish(Attempt& a) {
+Task<PhaseResult> CaseExecutor::finish(Attempt& a) {
   a.registered = false;
-  Ended ended;
+  PhaseResult ended;
   const std::vector<const char*> calls = ending_calls(a.resolved);
   for (const char* call : calls) {
-    Ended one = co_await end_call(a, call);
+    PhaseResult one = co_await end_call(a, call);
     if (one.kind != Kind::completed && ended.kind == Kind::completed) ended = std::move(one);
     if (!workers_) break;
   }
@@ -209,14 +209,14 @@ Task<Ended> Lane::finish(Attempt& a) {
 
 /// Makes one call that ends something, then compares the memory: once completion was reported, this call must change
 /// nothing.
-Task<Ended> Lane::end_call(Attempt& a, const char* call) {
-  std::vector<Request> requests;
+Task<PhaseResult> CaseExecutor::end_call(Attempt& a, const char* call) {
+  std::vector<WorkerCall> requests;
   std::vector<json> replies;
   const bool posted_by_one = std::string_view(call) == "release";
   for (const auto& child : workers_->children)
     if (!posted_by_one || child.get() == &initiator(a.resolved))
       requests.push_back({child.get(), {{"op", WorkerRequest::end}, {"key", a.key}, {"call", call}}, {}});
-  Ended ended = co_await ask_workers(a, Phase::complete, requests, replies);
+  PhaseResult ended = co_await ask_workers(a, Phase::complete, requests, replies);
   if (ended.kind != Kind::completed) ended.call = call_words(call);
   std::int64_t peak = 0;
   for (const json& reply : replies) peak += reply.value("peak_bytes", std::int64_t{0});
@@ -225,10 +225,10 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   co_return ended;
 }
 
-json Lane::compare_request(Attempt& a, const Ended& ended) {
+json CaseExecutor::compare_request(Attempt& a, const PhaseResult& ended) {
   const bool trace = run_.options.trace_diagnosis;
   if (is_ours(a.resolved))
-    return {{"op", CheckerRequest::compare}, {"case", std::move(a.written.document)}, {"trace", trace}};
+    return {{"op", CheckerRequest::compare}, {"case", std::move(a.serialize.document)}, {"trace", trace}};
   json events = a.events;
   if (json event = event_of(ended); !event.is_null()) events.push_back(std::move(event));
   const bool broken = ended.kind == Kind::hung || ended.kind == Kind::crashed;
@@ -246,7 +246,7 @@ json Lane::compare_request(Attempt& a, const Ended& ended) {
 }
 
 /// What the checker finds in the memory. Where our machine performs the steps, that is the whole case.
-Task<void> Lane::compare(Attempt& a, const Ended& ended) {
+Task<void> CaseExecutor::compare(Attempt& a, const PhaseResult& ended) {
   enter(a, Phase::compare);
   checker_.request(compare_request(a, ended));
   const json reply = co_await checker_reply(&a.resolved);

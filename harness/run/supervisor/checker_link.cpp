@@ -13,9 +13,9 @@ void CheckerLink::need() {
   if (child_ && !child_->ended()) return;
   if (child_) throw Lost{"the checker ended"};
   Child::Spec spec;
-  spec.name = "lane" + std::to_string(lane_) + "/checker" + std::to_string(++count_);
+  spec.name = "lane" + std::to_string(executor_) + "/checker" + std::to_string(++count_);
   spec.argv = {run_.programs + "/kvcts-checker"};
-  spec.mark = run_.link.run() + "/" + std::to_string(lane_) + "/checker" + std::to_string(count_);
+  spec.mark = run_.link.run() + "/" + std::to_string(executor_) + "/checker" + std::to_string(count_);
   spec.accept_fds = true;
   child_ = std::make_unique<Child>(run_.loop, home_, wake_, spec);
 }

@@ -1,4 +1,4 @@
-// A lane's checker: started when needed, queried, and restarted when lost.
+// A executor's checker: started when needed, queried, and restarted when lost.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace kvcts::supervisor {
 class CheckerLink {
  public:
   /// Below `home`, the launcher of its host. `check_running` throws if the run is over.
-  CheckerLink(Run& run, Link& home, int lane, Signal& wake, std::function<void()> check_running)
-      : run_(run), home_(home), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
+  CheckerLink(Run& run, Link& home, int executor, Signal& wake, std::function<void()> check_running)
+      : run_(run), home_(home), executor_(executor), wake_(wake), check_running_(std::move(check_running)) {}
 
   /// Starts it if necessary. Throws Lost if it ended.
   void need();
@@ -42,7 +42,7 @@ class CheckerLink {
 
   Run& run_;
   Link& home_;
-  int lane_;
+  int executor_;
   Signal& wake_;
   std::function<void()> check_running_;
   std::unique_ptr<Child> child_;

@@ -50,9 +50,9 @@ LateWrite together(const LateWrite& producer, const LateWrite& consumer) {
   return {true, producer.bytes + consumer.bytes, consumer.message + "; " + producer.message};
 }
 
-Checkers::Checkers(Run& run, int lane, Signal& wake, std::function<void()> check_running) {
+Checkers::Checkers(Run& run, int executor, Signal& wake, std::function<void()> check_running) {
   for (std::size_t side = 0; side < run.options.hosts.size() || side == 0; ++side)
-    each_.push_back(std::make_unique<CheckerLink>(run, run.home(side), lane, wake, check_running));
+    each_.push_back(std::make_unique<CheckerLink>(run, run.home(side), executor, wake, check_running));
 }
 
 void Checkers::need() {

@@ -148,7 +148,7 @@ bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, Tail& tail) {
 }
 
 void Child::drain() {
-  // Bounded: a stray may still be writing.
+  // Bounded: a orphan may still be writing.
   for (int i = 0; i < 64 && out_ && on_stream(out_, out_watch_, out_tail_); ++i) {
   }
   for (int i = 0; i < 64 && err_ && on_stream(err_, err_watch_, err_tail_); ++i) {
@@ -368,7 +368,7 @@ void Link::lose() {
   }
 }
 
-/// After the launcher's death: its children died with it (PR_SET_PDEATHSIG); end what they started, and strays, here.
+/// After the launcher's death: its children died with it (PR_SET_PDEATHSIG); end what they started, and orphans, here.
 void Link::end_marked() {
   for (int round = 0; round < 500; ++round) {
     bool any = false;

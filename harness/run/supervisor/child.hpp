@@ -51,7 +51,7 @@ struct Killed {
   std::int64_t ms{0};
 };
 
-/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets the
+/// One process: a checker, a worker or a tool. Wakes its executor whenever something happens. Destroying it forgets the
 /// process but does not kill it: kill first.
 class Child {
  public:

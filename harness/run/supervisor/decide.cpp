@@ -5,7 +5,7 @@
 namespace kvcts::supervisor {
 
 using nlohmann::json;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 namespace {
 
@@ -44,7 +44,7 @@ std::string data_words(const std::optional<Report>& report) {
   return sentence_join(report->state, report->source_changed ? "the source changed" : "");
 }
 
-std::string where_words(const Ended& ended) {
+std::string where_words(const PhaseResult& ended) {
   return "in " + std::string(name(ended.phase)) +
          (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") +
          (ended.call.empty() ? "" : ", in " + ended.call);
@@ -52,7 +52,7 @@ std::string where_words(const Ended& ended) {
 
 }  // namespace
 
-json event_of(const Ended& ended) {
+json event_of(const PhaseResult& ended) {
   switch (ended.kind) {
     case Kind::completed:
       return nullptr;
@@ -82,7 +82,7 @@ namespace {
 
 /// How the case ended, and what the checker found in memory, if it compared.
 struct Account {
-  const Ended& ended;
+  const PhaseResult& ended;
   const std::optional<Report>& compared;
   Diagnosis found{compared ? compared->diagnosis : Diagnosis{}};
   bool changed{compared && compared->wrong_bytes != 0};
@@ -107,7 +107,7 @@ void decide_completed(const Account& it, CaseResult& result) {
 }
 
 void decide_refused(const Account& it, CaseResult& result) {
-  const Ended& ended = it.ended;
+  const PhaseResult& ended = it.ended;
   if (it.compared) take_numbers(*it.compared, result);
   if (!ended.call.empty()) {  // too late for a refusal
     result.outcome = Outcome::fail;
@@ -131,7 +131,7 @@ void decide_refused(const Account& it, CaseResult& result) {
 }
 
 void decide_raised(const Account& it, CaseResult& result) {
-  const Ended& ended = it.ended;
+  const PhaseResult& ended = it.ended;
   if (it.compared) take_numbers(*it.compared, result);
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
@@ -146,7 +146,7 @@ void decide_raised(const Account& it, CaseResult& result) {
 }
 
 void decide_hung(const Account& it, CaseResult& result) {
-  const Ended& ended = it.ended;
+  const PhaseResult& ended = it.ended;
   if (it.compared) take_extent(*it.compared, result);  // half a transfer: wrong bytes are not counted
   result.outcome = Outcome::hang;
   result.hang = ended.hang;
@@ -184,7 +184,7 @@ void decide_crashed(const Account& it, CaseResult& result) {
 
 }  // namespace
 
-void decide(const Ended& ended, const std::optional<Report>& compared, CaseResult& result) {
+void decide(const PhaseResult& ended, const std::optional<Report>& compared, CaseResult& result) {
   const Account it{ended, compared};
   if (ended.kind != Kind::completed) result.phase = ended.phase;
   switch (ended.kind) {
@@ -211,34 +211,34 @@ void decide(const Ended& ended, const std::optional<Report>& compared, CaseResul
   }
 }
 
-void decide_stray(const std::string& stray, CaseResult& result) {
+void decide_orphan(const std::string& orphan, CaseResult& result) {
   if (result.outcome != Outcome::pass) {
-    result.message = sentence_join(result.message, stray);
+    result.message = sentence_join(result.message, orphan);
     return;
   }
   result.outcome = Outcome::fail;
   result.phase = Phase::complete;
-  result.diagnosis = named({{FaultClass::crash, stray}}, "");
+  result.diagnosis = named({{FaultClass::crash, orphan}}, "");
   result.diagnosis.what_to_do = "Look at what the code under test starts, and who waits for it.";
-  result.message = stray;
+  result.message = orphan;
 }
 
 void decide_path(const json& path, const json& seen, CaseResult& result) {
   if (result.outcome != Outcome::pass) return;
   for (const auto& [key, wanted] : path.items()) {
-    const json told = seen.is_object() ? seen.value(key, json()) : json();
-    if (told == wanted) continue;
+    const json reported = seen.is_object() ? seen.value(key, json()) : json();
+    if (reported == wanted) continue;
     result.outcome = Outcome::fail;
     result.phase = Phase::transfer;
-    result.diagnosis =
-        plain(FaultClass::false_success, "the bytes are correct but took the wrong path: expected " + key + " " +
-                                             wanted.dump() + ", engine reported " + (told.is_null() ? "none" : told.dump()));
+    result.diagnosis = plain(FaultClass::false_success, "the bytes are correct but took the wrong path: expected " + key +
+                                                            " " + wanted.dump() + ", engine reported " +
+                                                            (reported.is_null() ? "none" : reported.dump()));
     result.message = result.diagnosis.text;
     return;
   }
 }
 
-void decide_late_write(const LateWrite& write, Ended::Kind ended, CaseResult& result, const std::string& call) {
+void decide_late_write(const LateWrite& write, PhaseResult::Kind ended, CaseResult& result, const std::string& call) {
   const std::int64_t late = write.bytes;
   const bool all_arrived = late == 0;
   std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
@@ -280,7 +280,7 @@ void decide_late_write(const LateWrite& write, Ended::Kind ended, CaseResult& re
   result.message = result.diagnosis.text;
 }
 
-void decide_departure(const Ended& ended, CaseResult& result) {
+void decide_departure(const PhaseResult& ended, CaseResult& result) {
   const bool was_wrong = result.outcome != Outcome::pass && result.outcome != Outcome::refused;
   CaseResult end;
   decide(ended, Report{}, end);  // the bytes were compared before

@@ -10,7 +10,7 @@
 namespace kvcts::supervisor {
 
 /// How the part of a case that runs code under test ended.
-struct Ended {
+struct PhaseResult {
   enum class Kind { completed, refused, raised, hung, crashed, skipped, error };
   Kind kind{Kind::completed};
   Phase phase{Phase::transfer};  ///< where
@@ -29,11 +29,11 @@ struct Ended {
 };
 
 /// As the diagnoser receives it ("events" of the checker's compare request); null for a completed case.
-nlohmann::json event_of(const Ended& ended);
+nlohmann::json event_of(const PhaseResult& ended);
 
 /// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: what the checker found; none =
 /// it was not asked, so nothing is said about the data.
-void decide(const Ended& ended, const std::optional<Report>& compared, CaseResult& result);
+void decide(const PhaseResult& ended, const std::optional<Report>& compared, CaseResult& result);
 
 /// If the case passed, checks what the engine's entry demands of its facts (`path`). `seen`: the facts; null = it
 /// reported none.
@@ -41,12 +41,12 @@ void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseRes
 
 /// The case's memory changed after its result was known. `ended`: what the transfer had reported by then. `call`: the
 /// call that ends something in which it happened; "" = spontaneously, some time later.
-void decide_late_write(const LateWrite& write, Ended::Kind ended, CaseResult& result, const std::string& call = "");
+void decide_late_write(const LateWrite& write, PhaseResult::Kind ended, CaseResult& result, const std::string& call = "");
 
-/// Processes outlived the case. `stray`: which, in words.
-void decide_stray(const std::string& stray, CaseResult& result);
+/// Processes outlived the case. `orphan`: which, in words.
+void decide_orphan(const std::string& orphan, CaseResult& result);
 
 /// The workers ended badly after the case, which was their last.
-void decide_departure(const Ended& ended, CaseResult& result);
+void decide_departure(const PhaseResult& ended, CaseResult& result);
 
 }  // namespace kvcts::supervisor

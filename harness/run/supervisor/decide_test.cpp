@@ -10,7 +10,7 @@ namespace kvcts::supervisor {
 namespace {
 
 using nlohmann::json;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 Report compared(Outcome outcome, std::int64_t wrong, FaultClass fault_class = FaultClass::none, bool exact = true) {
   Report report;
@@ -23,7 +23,7 @@ Report compared(Outcome outcome, std::int64_t wrong, FaultClass fault_class = Fa
   return report;
 }
 
-CaseResult result_of(const Ended& ended, const std::optional<Report>& report) {
+CaseResult result_of(const PhaseResult& ended, const std::optional<Report>& report) {
   CaseResult result;
   decide(ended, report, result);
   return result;
@@ -64,7 +64,7 @@ TEST(Decide, OurMachineSaysHowItEnded) {
 }
 
 TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::refused;
   ended.phase = Phase::plan;
   ended.text = "head slices are not contiguous";
@@ -79,7 +79,7 @@ TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
 }
 
 TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::raised;
   ended.phase = Phase::registration;
   ended.type = "ValueError";
@@ -111,7 +111,7 @@ TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
 }
 
 TEST(Decide, HangsSayWhatTheDataLookedLike) {
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::hung;
   ended.phase = Phase::complete;
   ended.hang = HangKind::stalled;
@@ -132,7 +132,7 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
 }
 
 TEST(Decide, CrashesCarryTheSignal) {
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::crashed;
   ended.phase = Phase::transfer;
   ended.role = "consumer";
@@ -146,31 +146,31 @@ TEST(Decide, CrashesCarryTheSignal) {
 
 TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult pass = result_of({}, compared(Outcome::pass, 0));
-  decide_late_write({true, 64, "first at offset 5"}, Ended::Kind::completed, pass);
+  decide_late_write({true, 64, "first at offset 5"}, PhaseResult::Kind::completed, pass);
   EXPECT_EQ(pass.outcome, Outcome::fail);
   EXPECT_EQ(pass.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
   CaseResult fail = result_of({}, compared(Outcome::fail, 5, FaultClass::axis_permuted));
-  decide_late_write({true, 64, ""}, Ended::Kind::completed, fail);
+  decide_late_write({true, 64, ""}, PhaseResult::Kind::completed, fail);
   EXPECT_EQ(fail.diagnosis.fault_class, FaultClass::axis_permuted);
   EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
   CaseResult arrived_late = result_of({}, compared(Outcome::fail, 5, FaultClass::silently_skipped));
-  decide_late_write({true, 0, ""}, Ended::Kind::completed, arrived_late);
+  decide_late_write({true, 0, ""}, PhaseResult::Kind::completed, arrived_late);
   EXPECT_EQ(arrived_late.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived_late.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
-  decide_late_write({true, 64, ""}, Ended::Kind::refused, refused);
+  decide_late_write({true, 64, ""}, PhaseResult::Kind::refused, refused);
   EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, but wrote anyway
   EXPECT_EQ(refused.diagnosis.fault_class, FaultClass::stale_block);
   EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
   CaseResult whole;
   whole.outcome = Outcome::refused;
-  decide_late_write({true, 0, ""}, Ended::Kind::refused, whole);
+  decide_late_write({true, 0, ""}, PhaseResult::Kind::refused, whole);
   EXPECT_EQ(whole.message, "bytes changed after the failure was reported: by now all of the transfer has arrived");
-  Ended half_way;
-  half_way.kind = Ended::Kind::refused;
+  PhaseResult half_way;
+  half_way.kind = PhaseResult::Kind::refused;
   half_way.phase = Phase::complete;
   half_way.text = "the engine returned -1";
   CaseResult half = result_of(half_way, compared(Outcome::fail, 5));
@@ -185,17 +185,17 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
 
 TEST(Decide, ACallThatEndsSomethingIsNamed) {
   CaseResult arrived = result_of({}, compared(Outcome::fail, 5, FaultClass::silently_skipped));
-  decide_late_write({true, 0, ""}, Ended::Kind::completed, arrived, "release()");
+  decide_late_write({true, 0, ""}, PhaseResult::Kind::completed, arrived, "release()");
   EXPECT_EQ(arrived.diagnosis.fault_class, FaultClass::read_before_ready);
   EXPECT_EQ(arrived.phase, Phase::complete);
   EXPECT_EQ(arrived.message,
             "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
   CaseResult changed = result_of({}, compared(Outcome::pass, 0));
-  decide_late_write({true, 64, ""}, Ended::Kind::completed, changed, "close()");
+  decide_late_write({true, 64, ""}, PhaseResult::Kind::completed, changed, "close()");
   EXPECT_EQ(changed.diagnosis.fault_class, FaultClass::false_success);
   EXPECT_EQ(changed.message, "64 bytes changed in close(), after completion");
-  Ended late_no;
-  late_no.kind = Ended::Kind::refused;
+  PhaseResult late_no;
+  late_no.kind = PhaseResult::Kind::refused;
   late_no.phase = Phase::complete;
   late_no.call = "release()";
   late_no.text = "busy";
@@ -205,8 +205,8 @@ TEST(Decide, ACallThatEndsSomethingIsNamed) {
 }
 
 TEST(Decide, ABadEndIsToldOfTheLastCase) {
-  Ended end;
-  end.kind = Ended::Kind::crashed;
+  PhaseResult end;
+  end.kind = PhaseResult::Kind::crashed;
   end.phase = Phase::complete;
   end.role = "consumer";
   end.call = "close()";
@@ -226,7 +226,7 @@ TEST(Decide, ABadEndIsToldOfTheLastCase) {
 
 TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
   EXPECT_TRUE(event_of({}).is_null());
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::raised;
   ended.phase = Phase::registration;
   ended.type = "ValueError";

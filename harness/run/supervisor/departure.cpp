@@ -1,15 +1,15 @@
 // Workers that are no longer needed end by themselves, so that engines can clean up: failures in that are theirs, too.
 #include <algorithm>
 
+#include "run/supervisor/case_executor.hpp"
 #include "run/supervisor/evidence.hpp"
-#include "run/supervisor/lane.hpp"
 
 namespace kvcts::supervisor {
 
 using nlohmann::json;
 using process::CheckerRequest;
 using process::WorkerRequest;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 namespace {
 constexpr const char* between_cases = "no call (between two cases)";
@@ -18,7 +18,7 @@ constexpr const char* in_exit = "the exit of its process (destructors, exit hand
 
 /// An engine's entry names the signal with which its released code is known to end each process: then a fact, not a
 /// failure.
-bool is_known(const Ended& ended, const EngineSpec& engine) {
+bool is_known(const PhaseResult& ended, const EngineSpec& engine) {
   return ended.kind == Kind::crashed && ended.call == in_exit &&
          ended.signal == engine.environment.value("KVCTS_KNOWN_END", "");
 }
@@ -26,16 +26,17 @@ bool is_known(const Ended& ended, const EngineSpec& engine) {
 
 /// Finalises their cases first, then closes their agents, then lets their processes exit. The memory of their last
 /// case is compared after each step; a crash, a hang or a change there is reported in that case.
-Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
+Task<void> CaseExecutor::retire(std::unique_ptr<Workers> workers) {
   if (!workers) co_return;
   // Code that queries and ends workers uses workers_.
   struct InPlace {
-    InPlace(Lane& of, std::unique_ptr<Workers>& going) : lane(of), present(std::exchange(of.workers_, std::move(going))) {}
-    Lane& lane;
+    InPlace(CaseExecutor& of, std::unique_ptr<Workers>& going)
+        : executor(of), present(std::exchange(of.workers_, std::move(going))) {}
+    CaseExecutor& executor;
     std::unique_ptr<Workers> present;
     ~InPlace() {
-      if (lane.workers_) lane.kept_.push_back(std::move(lane.workers_));  // interrupted halfway: retry later
-      lane.workers_ = std::move(present);
+      if (executor.workers_) executor.kept_.push_back(std::move(executor.workers_));  // interrupted halfway: retry later
+      executor.workers_ = std::move(present);
     }
   };
   InPlace place(*this, workers);
@@ -86,7 +87,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     co_return;
   }
   if (last && a.number < attempts_allowed) {
-    again_.push_back({a.job, a.number + 1, a.lost});
+    retries_.push_back({a.job, a.number + 1, a.lost});
   } else if (last) {
     a.result.outcome = Outcome::error;
     a.result.message =
@@ -98,8 +99,8 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   if (a.opened) co_await checker_.drain(a.key);
 }
 
-Task<void> Lane::part_from_workers(Attempt& a) {
-  Ended ended;
+Task<void> CaseExecutor::part_from_workers(Attempt& a) {
+  PhaseResult ended;
   const bool gone =
       std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& child) { return child->ended(); });
   std::vector<EvidenceFile> evidence = a.result.evidence_files;
@@ -125,7 +126,7 @@ Task<void> Lane::part_from_workers(Attempt& a) {
 }
 
 /// Sends bye, and waits until all have exited with status 0.
-Task<Ended> Lane::await_exits(Attempt& a) {
+Task<PhaseResult> CaseExecutor::await_exits(Attempt& a) {
   for (const auto& child : workers_->children)
     if (!child->ended()) child->request({{"op", WorkerRequest::bye}});
   const std::int64_t sent = now_ns();
@@ -138,11 +139,11 @@ Task<Ended> Lane::await_exits(Attempt& a) {
     }
   for (const auto& child : workers_->children) {
     if (!child->exited() || child->ending()->status == 0) continue;
-    Ended ended = co_await crashed(a, *child, Phase::complete, Phase::complete);
+    PhaseResult ended = co_await crashed(a, *child, Phase::complete, Phase::complete);
     if (ended.signal.starts_with("exit")) ended.text = "expected status 0";
     co_return ended;
   }
-  co_return Ended{};
+  co_return PhaseResult{};
 }
 
 }  // namespace kvcts::supervisor

@@ -6,19 +6,19 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "run/supervisor/case_executor.hpp"
 #include "run/supervisor/evidence.hpp"
 #include "run/supervisor/gpu_dump.hpp"
-#include "run/supervisor/lane.hpp"
 
 namespace kvcts::supervisor {
 
 using nlohmann::json;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 /// A worker ended or broke the protocol: describes how, then ends all remaining workers.
-Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
+Task<PhaseResult> CaseExecutor::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   if (child.lost() && child.host_lost().empty()) throw Lost{"the launcher ended"};
-  Ended ended;
+  PhaseResult ended;
   ended.kind = Kind::crashed;
   ended.phase = phase;
   ended.role = role_of(child);
@@ -87,8 +87,8 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
 }
 
 /// A worker passed a deadline: distinguishes stalled from runaway, collects evidence, then ends it.
-Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
-  Ended ended;
+Task<PhaseResult> CaseExecutor::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
+  PhaseResult ended;
   ended.kind = Kind::hung;
   ended.phase = phase;
   ended.role = role_of(child);
@@ -125,7 +125,7 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
   co_return ended;
 }
 
-Task<void> Lane::gather(Attempt& a, Child& child) {
+Task<void> CaseExecutor::gather(Attempt& a, Child& child) {
   const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
   const process::StatusView status = process::view(*child.page());
   add_evidence(a.result, "status" + who, status_text(status, now_ns()) + (child.link().far() ? "" : proc_text(child.pid())));
@@ -172,7 +172,7 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
 }
 
 /// Processes that a worker hosts for a connector program.
-std::vector<pid_t> Lane::programs_of(const Child& child) const {
+std::vector<pid_t> CaseExecutor::programs_of(const Child& child) const {
   std::vector<pid_t> pids;
   if (!workers_ || !workers_->host_program) return pids;
   for (const auto& stat : process::descendants(process::all_processes(), {child.pid()}))
@@ -181,7 +181,7 @@ std::vector<pid_t> Lane::programs_of(const Child& child) const {
 }
 
 /// `home`: the launcher of its host.
-Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind, Link& home) {
+Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind, Link& home) {
   const std::string pid = std::to_string(process);
   std::string reasons;
   const std::vector<std::vector<std::string>> tools = {
@@ -208,7 +208,7 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind, Link& h
 }
 
 /// Runs a program without a channel until it ends or its time is up.
-Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home) {
+Task<CaseExecutor::ToolResult> CaseExecutor::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home) {
   if (spec.name.empty()) spec.name = spec.argv[0];
   spec.channel = false;
   Child tool(run_.loop, home, wake_, spec);
@@ -227,13 +227,13 @@ Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link&
     }
   }
   tool.drain();
-  Told told{std::nullopt, tool.start_failure() ? *tool.start_failure() : tool.out().text() + tool.err().text()};
-  if (late) told.text += "\n(did not end within " + std::to_string(timeout_ms) + " ms)";
-  if (!late && tool.exited()) told.ended = tool.ending()->status;
-  co_return told;
+  ToolResult reported{std::nullopt, tool.start_failure() ? *tool.start_failure() : tool.out().text() + tool.err().text()};
+  if (late) reported.text += "\n(did not end within " + std::to_string(timeout_ms) + " ms)";
+  if (!late && tool.exited()) reported.ended = tool.ending()->status;
+  co_return reported;
 }
 
-Task<void> Lane::hold(Attempt& a, Child& child) {
+Task<void> CaseExecutor::hold(Attempt& a, Child& child) {
   run_.say("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
   for (const auto& worker : workers_->children)
     run_.say("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
@@ -247,8 +247,8 @@ Task<void> Lane::hold(Attempt& a, Child& child) {
   --run_.holding;
 }
 
-/// Live processes, started after `last_pid`, that belong to this lane's workers but not to the run itself.
-std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
+/// Live processes, started after `last_pid`, that belong to this executor's workers but not to the run itself.
+std::vector<std::string> CaseExecutor::running_orphans(std::int64_t last_pid) const {
   std::vector<std::string> found;
   // A connector program serves many cases, with everything it starts and keeps below itself.
   std::optional<std::vector<pid_t>> hosted;
@@ -279,27 +279,27 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
   return found;
 }
 
-Task<void> Lane::look_for_strays(Attempt& a) {
-  std::vector<std::string> found = strays(a.last_pid);
-  // Not strays: one that is just ending, or one of the run's own that the launcher has not reported yet.
+Task<void> CaseExecutor::look_for_orphans(Attempt& a) {
+  std::vector<std::string> found = running_orphans(a.last_pid);
+  // Not orphans: one that is just ending, or one of the run's own that the launcher has not reported yet.
   constexpr std::int64_t patience_ms = 2'000;  // on a crowded machine a fork is slow to exec
   for (const std::int64_t until = now_ns() + patience_ms * ns_per_ms;
        now_ns() < until && !(found.empty() && a.orphans.empty());) {
     co_await sleep_ms(15);
-    found = strays(a.last_pid);
+    found = running_orphans(a.last_pid);
     // One that forks and ends without a pause has no id to look up, but it stands where all stand.
     if (found.empty() && !a.orphans.empty()) co_await stop_and_ask_checker(a, std::nullopt);
   }
   if (found.empty())
     for (const std::string& command : a.orphans) found.push_back("process (" + command + ")");
   if (found.empty()) co_return;
-  a.stray = "left a process behind: ";
-  for (std::size_t i = 0; i < found.size(); ++i) a.stray += (i == 0 ? "" : ", ") + found[i];
+  a.orphan = "left a process behind: ";
+  for (std::size_t i = 0; i < found.size(); ++i) a.orphan += (i == 0 ? "" : ", ") + found[i];
   for (const auto& child : workers_->children) add_output(a, *child);
   co_await kill_workers();
 }
 
-void Lane::watch_memory() {
+void CaseExecutor::watch_memory() {
   if (!workers_ || run_.options.memory_limit == 0 || workers_->over_limit) return;
   for (const auto& child : workers_->children) {
     if (child->pid() == 0 || child->ended()) continue;
@@ -309,7 +309,7 @@ void Lane::watch_memory() {
   }
 }
 
-void Lane::add_output(Attempt& a, Child& child) {
+void CaseExecutor::add_output(Attempt& a, Child& child) {
   const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
   add_evidence(a.result, "stdout" + who, child.out().text());
   add_evidence(a.result, "stderr" + who, child.err().text());

@@ -125,7 +125,7 @@ void expect(const Row& row, const CaseResult& result) {
   }
 }
 
-// One run with everything in it, good cases between the bad ones, two lanes.
+// One run with everything in it, good cases between the bad ones, two executors.
 TEST(Fixtures, EachGetsItsExactOutcomeAndTheRestGoesOn) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;

@@ -1,7 +1,7 @@
 // Producer and consumer on two hosts: meets them, and what a case needs there.
 #include <algorithm>
 
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 namespace kvcts::supervisor {
 
@@ -62,8 +62,8 @@ std::string Run::fit_to_hosts(ResolvedCase& c) const {
   return "";
 }
 
-/// Both hosts are there, or why not. One that was lost is started again; what this lane had there goes.
-Task<std::string> Lane::reach_hosts() {
+/// Both hosts are there, or why not. One that was lost is started again; what this executor had there goes.
+Task<std::string> CaseExecutor::reach_hosts() {
   for (std::size_t side = 0; side < run_.hosts.size(); ++side) {
     if (!run_.hosts[side]) continue;
     Link& host = *run_.hosts[side];
@@ -89,12 +89,12 @@ Task<std::string> Lane::reach_hosts() {
   co_return "";
 }
 
-Link& Lane::link(std::size_t side) const {
+Link& CaseExecutor::link(std::size_t side) const {
   const auto& links = workers_->links;
   return links.empty() ? run_.home(side) : *links[std::min(side, links.size() - 1)];
 }
 
-std::unique_ptr<Link> Lane::new_link(const Attempt& a, std::size_t side) const {
+std::unique_ptr<Link> CaseExecutor::new_link(const Attempt& a, std::size_t side) const {
   process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
   if (Link& home = run_.home(side); home.far()) return std::make_unique<Link>(run_.loop, home, std::move(sandbox));
   return std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-launcher", run_.link.run(), std::move(sandbox));

@@ -1,4 +1,4 @@
-// Shared by the lanes of a run: jobs and options, the event loop, the launcher, and where results go.
+// Shared by the executors of a run: jobs and options, the event loop, the launcher, and where results go.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@
 
 namespace kvcts::supervisor {
 
-/// Shared by the lanes of a run.
+/// Shared by the executors of a run.
 struct Run {
   Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& launcher, std::string folder)
       : jobs(all),

@@ -1,5 +1,5 @@
 // Evidence is taken while nothing under test runs: the workers stand still, with everything that they started.
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 namespace kvcts::supervisor {
 
@@ -64,7 +64,7 @@ class Standstill {
 }  // namespace
 
 /// The checker's answer, which nothing under test can have changed meanwhile. It may be asked nothing.
-Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, const json& reuse) {
+Task<json> CaseExecutor::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> op, const json& reuse) {
   std::optional<Standstill> still;
   if (workers_) still.emplace(workers_->children);
   const std::int64_t patience = now_ns() + stop_patience_ms * ns_per_ms;
@@ -72,7 +72,7 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
     check_running();
     co_await wake_.wait(patience);
   }
-  if (still && a.stray.empty()) a.stray = still->moving();
+  if (still && a.orphan.empty()) a.orphan = still->moving();
   a.orphans = still && !is_program(a.resolved) ? still->orphans() : std::vector<std::string>{};  // a program may keep some
   if (still && run_.options.digest) note_code(a);
   if (!op) co_return json();
@@ -83,7 +83,7 @@ Task<json> Lane::stop_and_ask_checker(Attempt& a, std::optional<CheckerRequest> 
 }
 
 /// From outside, while it stands: what it says of itself could be another file.
-void Lane::note_code(Attempt& a) {
+void CaseExecutor::note_code(Attempt& a) {
   json code = json::object();
   for (const auto& child : workers_->children) {
     if (child->link().far()) continue;  // kvcts-host compared what is installed there
@@ -100,7 +100,7 @@ void Lane::note_code(Attempt& a) {
 
 /// What has arrived at the moment when completion is reported. A program's producer says with it that its blocks are free,
 /// or says so earlier of some.
-Task<void> Lane::see(Attempt& a, const Child* who) {
+Task<void> CaseExecutor::see(Attempt& a, const Child* who) {
   const std::int64_t since = now_ns();
   const bool producer = who != nullptr && who == workers_->children.front().get();
   const std::string freed = who != nullptr && is_program(a.resolved) ? who->freed() : std::string();
@@ -116,7 +116,7 @@ Task<void> Lane::see(Attempt& a, const Child* who) {
 }
 
 /// Did the memory change since the last look? Keeps the first change and its call.
-Task<void> Lane::look(Attempt& a, const char* call) {
+Task<void> CaseExecutor::look(Attempt& a, const char* call) {
   if (!a.compared || a.late) co_return;
   const json reply = co_await stop_and_ask_checker(a, CheckerRequest::recheck);
   if (!reply.contains("late")) co_return;

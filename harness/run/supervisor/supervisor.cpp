@@ -14,7 +14,7 @@
 #include <random>
 
 #include "process/installation.hpp"
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 namespace kvcts::supervisor {
 
@@ -94,11 +94,11 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   Run run(jobs, options, handlers, loop, link, programs);
   meet_hosts(run);
 
-  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<std::unique_ptr<CaseExecutor>> executors;
   std::vector<Task<void>> tasks;
   const std::size_t count =
       std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(std::max(1, options.jobs)), jobs.count));
-  for (std::size_t i = 0; i < count; ++i) lanes.push_back(std::make_unique<Lane>(run, static_cast<int>(i)));
+  for (std::size_t i = 0; i < count; ++i) executors.push_back(std::make_unique<CaseExecutor>(run, static_cast<int>(i)));
 
   Interrupts interrupts(options.handle_signals);
   Loop::Watch interrupt_watch = 0;
@@ -106,17 +106,17 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     interrupt_watch = loop.add(interrupts.fd(), EPOLLIN, [&](std::uint32_t) {
       while (interrupts.take()) {
         if (run.holding > 0 && !run.stopping) {
-          for (const auto& lane : lanes) lane->release_hold();
+          for (const auto& executor : executors) executor->release_hold();
           continue;
         }
         run.stopping = true;
         run.summary.interrupted = true;
-        for (const auto& lane : lanes) lane->wake();
+        for (const auto& executor : executors) executor->wake();
       }
     });
 
-  for (const auto& lane : lanes) {
-    tasks.push_back(lane->work());
+  for (const auto& executor : executors) {
+    tasks.push_back(executor->work());
     tasks.back().start();
   }
   std::int64_t next_memory = now_ns() + memory_watch_ns;
@@ -127,19 +127,19 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     if (done) break;
     loop.step(std::min(next_memory, next_tick));
     if (run.error)
-      for (const auto& lane : lanes) lane->wake();
+      for (const auto& executor : executors) executor->wake();
     const std::int64_t now = now_ns();
     if (now >= next_memory) {
       link.watch();
       for (const auto& host : run.hosts)
         if (host) host->watch();
-      for (const auto& lane : lanes) lane->watch_memory();
+      for (const auto& executor : executors) executor->watch_memory();
       next_memory = now + memory_watch_ns;
     }
     if (now >= next_tick) {
       std::vector<Running> running;
-      for (const auto& lane : lanes)
-        if (auto one = lane->running()) running.push_back(std::move(*one));
+      for (const auto& executor : executors)
+        if (auto one = executor->running()) running.push_back(std::move(*one));
       try {
         if (handlers.on_tick) handlers.on_tick(running);
       } catch (...) {
@@ -151,7 +151,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   if (interrupt_watch != 0) loop.remove(interrupt_watch);
   for (Task<void>& task : tasks) task.take();
   tasks.clear();
-  lanes.clear();
+  executors.clear();
   run.hosts.clear();
   link.shut_down();
   if (run.error) std::rethrow_exception(run.error);

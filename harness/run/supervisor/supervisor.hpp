@@ -1,4 +1,4 @@
-// Runs cases: lanes of a checker and workers, a deadline for each phase enforced from outside, and evidence; a bad
+// Runs cases: executors of a checker and workers, a deadline for each phase enforced from outside, and evidence; a bad
 // case does not stop the run.
 //
 //   Jobs jobs{ids.size(), [&](std::size_t i) { return ids[i]; }, [&](std::size_t i) { return resolve(i); }};
@@ -24,7 +24,7 @@
 
 namespace kvcts::supervisor {
 
-/// The cases of a run, resolved one at a time when a lane is free: a run of 10^6 ids holds only those in flight.
+/// The cases of a run, resolved one at a time when a executor is free: a run of 10^6 ids holds only those in flight.
 struct Jobs {
   std::size_t count{0};
   std::function<std::string(std::size_t)> id;
@@ -39,7 +39,7 @@ struct Look {
 };
 
 struct Options {
-  int jobs{1};                                          ///< lanes
+  int jobs{1};                                          ///< executors
   std::string programs;                                 ///< folder of kvcts-launcher, -checker, -worker; "" = this program's
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< where a case says 0; 0 here = 10 s
   std::int64_t start_deadline_ms{30'000};               ///< for a process to start and load its engine
@@ -47,9 +47,9 @@ struct Options {
   std::int64_t canary_deadline_ms{30'000};   ///< for an engine's canary after a hang or a death
   int cases_per_worker{1000};                ///< then the worker is replaced
   std::size_t kept_engines{
-      3};  ///< a lane keeps the workers of this many engines (and their options) besides the current one's
+      3};  ///< a executor keeps the workers of this many engines (and their options) besides the current one's
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory per worker; 0 = unlimited
-  std::size_t watched_cases{64};  ///< per lane: cases watched for late writes before the oldest is closed
+  std::size_t watched_cases{64};  ///< per executor: cases watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
   std::int64_t watch_ms{1000};  ///< minimum time to watch the memory of a sample of the cases; others use their settle
   bool watch_asked{false};      ///< the user set watch_ms: applies also to cases that set another time, or need none
@@ -77,7 +77,7 @@ struct Options {
 
 /// A case in flight, for progress displays.
 struct Running {
-  int lane{0};
+  int executor{0};
   std::string id;
   Phase phase{};
   std::int64_t since_ns{0};  ///< CLOCK_MONOTONIC

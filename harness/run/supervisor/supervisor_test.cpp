@@ -90,9 +90,9 @@ TEST(Supervisor, EachJobHasExactlyOneResultWhateverTheLanes) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 300; ++i)
     cases.push_back(small_case("c" + std::to_string(i), i % 3 == 0 ? "shm" : "memcpy", i % 3 == 0 ? 2 : 1));
-  for (const int lanes : {1, 3}) {
+  for (const int executors : {1, 3}) {
     Options options = quick();
-    options.jobs = lanes;
+    options.jobs = executors;
     const Outcomes outcomes = run(cases, options);
     std::set<std::string> ids;
     for (const CaseResult& result : outcomes.results) {

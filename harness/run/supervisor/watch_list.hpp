@@ -19,7 +19,7 @@ struct Watched {
   std::size_t job;
   std::uint64_t key;
   CaseResult result;
-  Ended::Kind ended;
+  PhaseResult::Kind ended;
   std::int64_t memory_bytes;
   std::int64_t due_ns;
   int number, lost;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 namespace kvcts::supervisor {
 
@@ -14,7 +14,7 @@ constexpr int losses_allowed = 10;
 }  // namespace
 
 /// The checker's next reply; `resolved`: for a request that may take as long as the case's deadlines allow.
-Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds) {
+Task<json> CaseExecutor::checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds) {
   std::int64_t limit = run_.options.checker_deadline_ms;
   if (resolved != nullptr)
     for (const Phase phase : {Phase::allocate, Phase::generate, Phase::compare, Phase::diagnose})
@@ -23,11 +23,11 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
 }
 
 /// Cases whose memory the checker held can no longer become final: they run again.
-void Lane::lose_checker(const std::string& why) {
+void CaseExecutor::lose_checker(const std::string& why) {
   checker_.kill();
   for (Watched& w : watched_.take_open()) {
     if (w.lost < losses_allowed) {
-      again_.push_back({w.job, w.number, w.lost + 1});
+      retries_.push_back({w.job, w.number, w.lost + 1});
       continue;
     }
     w.result.outcome = Outcome::error;
@@ -37,7 +37,7 @@ void Lane::lose_checker(const std::string& why) {
 }
 
 /// The case is over, but its workers live on and could still write.
-void Lane::watch(Attempt& a, Ended::Kind ended) {
+void CaseExecutor::watch(Attempt& a, PhaseResult::Kind ended) {
   watched_.no_longer_last(workers_->id);
   const bool few = run_.jobs.count <= run_.options.watch_all;
   const std::int64_t duration = few ? watch_ms(a.resolved, run_.options)
@@ -61,7 +61,7 @@ std::int64_t watch_ms(const ResolvedCase& c, const Options& options) {
 /// In a long run a sample is watched for longer than its settle: the first case per engine and direction, and of the
 /// others one in `watch_every` by its id. A case that is never watched (settle 0) stays so. For a short run see
 /// watch_ms().
-bool Lane::watched_longer(const Attempt& a) {
+bool CaseExecutor::watched_longer(const Attempt& a) {
   const ResolvedCase& c = a.resolved;
   if (c.settle_ms == 0) return false;
   const bool first =
@@ -73,7 +73,7 @@ bool Lane::watched_longer(const Attempt& a) {
 
 /// Compares the memory of finished cases again when they are due, and emits their results. all: waits for every
 /// case that only waits for time (only: of those workers).
-Task<void> Lane::settle(bool all, std::uint64_t only) {
+Task<void> CaseExecutor::settle(bool all, std::uint64_t only) {
   for (;;) {
     const std::vector<std::uint64_t> keys = watched_.ripe(run_.options);
     if (keys.empty()) {

@@ -1,16 +1,16 @@
-// Chooses, starts, queries and ends the workers of a lane.
+// Chooses, starts, queries and ends the workers of a executor.
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <ranges>
 
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 namespace kvcts::supervisor {
 
 using nlohmann::json;
 using process::WorkerRequest;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
 namespace {
 
@@ -66,7 +66,7 @@ process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
 
 /// Selects the existing workers of this engine, and retires those that must go. May query the checker: no request may
 /// be unanswered there.
-Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
+Task<void> CaseExecutor::choose_workers(const ResolvedCase& resolved) {
   const std::string signature = signature_of(resolved);
   if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
   if (!workers_) {
@@ -89,16 +89,16 @@ Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
 }
 
 /// Starts workers if there are none, and says hello.
-Task<Ended> Lane::set_up_workers(Attempt& a) {
+Task<PhaseResult> CaseExecutor::set_up_workers(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
-  Ended ended;
+  PhaseResult ended;
   if (!workers_) {
     workers_ = std::make_unique<Workers>();
     workers_->id = next_workers_++;
     workers_->signature = signature_of(a.resolved);
     workers_->host_program = is_program(a.resolved);
     enter(a, Phase::registration);
-    std::vector<Request> requests;
+    std::vector<WorkerCall> requests;
     std::vector<json> replies;
     for (std::size_t side = 0; run_.sandboxes && side < std::max<std::size_t>(1, run_.hosts.size()); ++side)
       workers_->links.push_back(new_link(a, side));
@@ -154,7 +154,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
   co_return ended;
 }
 
-void Lane::name_workers(Attempt& a) const {
+void CaseExecutor::name_workers(Attempt& a) const {
   a.result.worker.clear();
   for (const auto& child : workers_->children) a.result.worker += (a.result.worker.empty() ? "" : " ") + child->name();
   a.result.worker_ordinal = workers_->ran;
@@ -163,7 +163,8 @@ void Lane::name_workers(Attempt& a) const {
 
 /// Sends one request to each, then awaits all replies. Ends early only if a worker hangs or dies: then all are dead
 /// afterwards. When one side of a connector program has ended, the other is notified to stop waiting for it.
-Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
+Task<PhaseResult> CaseExecutor::ask_workers(Attempt& a, Phase phase, std::vector<WorkerCall>& requests,
+                                            std::vector<json>& replies) {
   replies.clear();
   const std::int64_t sent = now_ns();
   const bool hello = process::request_in<WorkerRequest>(requests[0].body) == WorkerRequest::hello;
@@ -173,15 +174,15 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
         start != a.resolved.connector.options.end() && start->is_number_integer())
       limit = std::max(limit, start->get<std::int64_t>());
   // The producer of a read first: what it says too early is acted upon before the consumer reads.
-  for (Request& request : std::views::reverse(requests)) request.child->request(std::move(request.body), request.fds);
+  for (WorkerCall& request : std::views::reverse(requests)) request.child->request(std::move(request.body), request.fds);
   std::vector<Child*> awaited;
-  for (const Request& request : requests) awaited.push_back(request.child);
+  for (const WorkerCall& request : requests) awaited.push_back(request.child);
   std::map<const Child*, json> said;
   std::map<const Child*, int> due;  // outstanding replies
   for (Child* child : awaited) due[child] = 1;
   while (!awaited.empty()) {
     Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
-    Ended one;
+    PhaseResult one;
     if (reply.kind == Reply::Kind::announced) {
       co_await see(a, reply.child);
       continue;
@@ -203,24 +204,24 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
       ++due[other];
     }
   }
-  Ended first;
+  PhaseResult first;
   first.phase = phase;
-  for (Request& request : requests) {
+  for (WorkerCall& request : requests) {
     json body = std::move(said[request.child]);
-    Ended one = judge(a, *request.child, phase, body);
+    PhaseResult one = judge(a, *request.child, phase, body);
     if (one.kind != Kind::completed && first.kind == Kind::completed) first = std::move(one);
     replies.push_back(std::move(body));
   }
   if (first.kind == Kind::crashed) {  // the worker itself reported the crash
-    for (const Request& request : requests) add_output(a, *request.child);
+    for (const WorkerCall& request : requests) add_output(a, *request.child);
     co_await kill_workers();
   }
   co_return first;
 }
 
 /// Interprets a worker's reply.
-Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
-  Ended ended;
+PhaseResult CaseExecutor::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
+  PhaseResult ended;
   ended.role = role_of(child);
   ended.phase = phase;
   if (const auto named = reply.find("phase"); named != reply.end() && named->is_string())
@@ -258,18 +259,18 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
 }
 
 /// The first of these workers that replies, ends or is late.
-Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent,
-                                     std::int64_t limit) {
+Task<CaseExecutor::Reply> CaseExecutor::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent,
+                                                     std::int64_t limit) {
   std::int64_t longest = 0;  // a worker that keeps entering phases must not live forever
   for (int i = 0; i < phase_count; ++i) longest += limit_ms(a.resolved, static_cast<Phase>(i));
   if (limit > 0) longest = limit;
   const auto phase_of = [&](const Child& who) {
     const process::StatusPage& page = *who.page();
     const std::uint32_t number = page.phase.load(std::memory_order_acquire);
-    const bool told = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent;
+    const bool reported = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent;
     // The page belongs to code under test. Only a transfer covers two phases.
     const bool possible = phase == Phase::transfer && number == static_cast<std::uint32_t>(Phase::complete);
-    return told && possible ? Phase::complete : phase;
+    return reported && possible ? Phase::complete : phase;
   };
   std::map<const Child*, std::int64_t> entered;  // the second phase, when first reported: reporting it again gains no time
   Reply reply;
@@ -317,7 +318,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
 }
 
 /// Ends workers with everything that they started, and verifies it.
-Task<void> Lane::end(Workers& workers) {
+Task<void> CaseExecutor::end(Workers& workers) {
   for (const auto& child : workers.children) child->kill();
   const std::int64_t patience = now_ns() + 20'000 * ns_per_ms;
   for (const auto& child : workers.children) {
@@ -337,7 +338,7 @@ Task<void> Lane::end(Workers& workers) {
 }
 
 /// The current case's workers can no longer be trusted.
-Task<void> Lane::kill_workers() {
+Task<void> CaseExecutor::kill_workers() {
   if (!workers_) co_return;
   const std::unique_ptr<Workers> workers = std::move(workers_);
   watched_.no_longer_last(workers->id);

@@ -107,7 +107,7 @@ struct Worker::Agent {
   std::unique_ptr<transport::MemoryPool> pool;  ///< none: memory files are registered directly
 };
 
-struct Worker::Hosted {
+struct Worker::CaseContext {
   ResolvedCase view;
   std::vector<File> files;
   std::unique_ptr<connector::Connector> connector;
@@ -135,7 +135,7 @@ Worker::Agent* Worker::agent(Side side) {
   return nullptr;
 }
 
-Worker::Hosted& Worker::hosted(const json& request) {
+Worker::CaseContext& Worker::hosted(const json& request) {
   const auto key = request.at("key").get<std::uint64_t>();
   const auto found = cases_.find(key);
   if (found == cases_.end() || found->second->finished)
@@ -296,8 +296,8 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
   progress_.enter(Phase::registration);
   reset_peak();
 
-  auto made = std::make_unique<Hosted>();
-  Hosted& hosted = *made;
+  auto made = std::make_unique<CaseContext>();
+  CaseContext& hosted = *made;
   own([&] {
     hosted.view = case_from_json(request.at("case"));
     const json& files = request.at("files");
@@ -371,7 +371,7 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
 }
 
 json Worker::connect(const json& request) {
-  Hosted& hosted = this->hosted(request);
+  CaseContext& hosted = this->hosted(request);
   progress_.enter(Phase::registration);
   if (program_) {
     const json peer = own([&] { return json::parse(request.at("peer").at("metadata").get<std::string>()); });
@@ -402,7 +402,7 @@ json Worker::download(const json& request) {
 }
 
 json Worker::plan(const json& request) {
-  Hosted& hosted = this->hosted(request);
+  CaseContext& hosted = this->hosted(request);
   progress_.enter(Phase::plan);
   hosted.plan = hosted.connector->plan(hosted.view, progress_);
   std::int64_t bytes = 0;
@@ -417,7 +417,7 @@ json Worker::plan(const json& request) {
 }
 
 json Worker::transfer(const json& request) {
-  Hosted& hosted = this->hosted(request);
+  CaseContext& hosted = this->hosted(request);
   progress_.enter(Phase::transfer);
   if (program_) {
     const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0),
@@ -515,7 +515,7 @@ json Worker::transfer(const json& request) {
 }
 
 json Worker::read(const json& request) {
-  Hosted& hosted = this->hosted(request);
+  CaseContext& hosted = this->hosted(request);
   progress_.enter(Phase::read_back);
   std::vector<std::span<std::uint8_t>> caches;
   std::span<std::uint8_t> output;
@@ -543,7 +543,7 @@ json Worker::end(const json& request) {
   const auto call = request.at("call").get<std::string>();
   const auto found = cases_.find(request.at("key").get<std::uint64_t>());
   if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
-  Hosted& hosted = *found->second;
+  CaseContext& hosted = *found->second;
   if (call == "release") {
     release(hosted);
   } else if (call == "remove_peer") {
@@ -582,7 +582,7 @@ json Worker::end(const json& request) {
   return {{"peak_bytes", peak_bytes()}};
 }
 
-void Worker::release(Hosted& hosted) {
+void Worker::release(CaseContext& hosted) {
   std::optional<transport::TransportError> first;
   Agent* here = agent(hosted.initiator());
   for (const transport::RequestId request : std::exchange(hosted.requests, {})) try {

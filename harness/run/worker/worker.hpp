@@ -52,7 +52,7 @@ class Worker {
 
  private:
   struct File;
-  struct Hosted;
+  struct CaseContext;
   struct Agent;
 
   nlohmann::json dispatch(process::WorkerRequest asked, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
@@ -66,9 +66,9 @@ class Worker {
   nlohmann::json read(const nlohmann::json& request);
   nlohmann::json end(const nlohmann::json& request);
   nlohmann::json close();
-  void release(Hosted& hosted);
+  void release(CaseContext& hosted);
   nlohmann::json hello_program(const nlohmann::json& request);
-  Hosted& hosted(const nlohmann::json& request);
+  CaseContext& hosted(const nlohmann::json& request);
   Agent* agent(Side side);
 
   std::string role_;
@@ -78,7 +78,7 @@ class Worker {
   Announce announce_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::unique_ptr<connector::program::Host> program_;  ///< instead of agents and connector
-  std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;
+  std::map<std::uint64_t, std::unique_ptr<CaseContext>> cases_;
   std::size_t connected_{0};
 };
 

@@ -1,4 +1,4 @@
-#include "run/supervisor/lane.hpp"
+#include "run/supervisor/case_executor.hpp"
 
 #include <algorithm>
 
@@ -8,33 +8,33 @@ namespace kvcts::supervisor {
 
 using nlohmann::json;
 using process::CheckerRequest;
-using Kind = Ended::Kind;
+using Kind = PhaseResult::Kind;
 
-Lane::Lane(Run& run, int number)
+CaseExecutor::CaseExecutor(Run& run, int number)
     : run_(run), number_(number), wake_(run.loop), checker_(run, number, wake_, [this] { check_running(); }) {}
-Lane::~Lane() = default;
+CaseExecutor::~CaseExecutor() = default;
 
-std::optional<Running> Lane::running() const { return running_; }
+std::optional<Running> CaseExecutor::running() const { return running_; }
 
-void Lane::check_running() const {
+void CaseExecutor::check_running() const {
   if (run_.stopping) throw Interrupted{};
   if (run_.link.lost()) throw Lost{"the launcher ended"};
 }
 
-std::int64_t Lane::limit_ms(const ResolvedCase& resolved, Phase phase) const {
+std::int64_t CaseExecutor::limit_ms(const ResolvedCase& resolved, Phase phase) const {
   const auto index = static_cast<std::size_t>(phase);
   if (resolved.deadline_ms[index] > 0) return resolved.deadline_ms[index];
   if (run_.options.deadline_ms[index] > 0) return run_.options.deadline_ms[index];
   return 10'000;
 }
 
-void Lane::enter(Attempt& a, Phase phase) {
+void CaseExecutor::enter(Attempt& a, Phase phase) {
   a.since_ns = now_ns();
   running_->phase = phase;
   running_->since_ns = a.since_ns;
 }
 
-void Lane::spend(Attempt& a, Phase phase, std::int64_t ns) {
+void CaseExecutor::spend(Attempt& a, Phase phase, std::int64_t ns) {
   for (PhaseTime& time : a.result.phases) {
     if (time.phase != phase) continue;
     time.ns += ns;
@@ -43,12 +43,12 @@ void Lane::spend(Attempt& a, Phase phase, std::int64_t ns) {
   a.result.phases.push_back({phase, ns});
 }
 
-std::string Lane::role_of(const Child& child) const {
+std::string CaseExecutor::role_of(const Child& child) const {
   if (!workers_ || workers_->children.size() == 1) return "both";
   return workers_->children.front().get() == &child ? "producer" : "consumer";
 }
 
-Task<void> Lane::sleep_ms(std::int64_t duration) {
+Task<void> CaseExecutor::sleep_ms(std::int64_t duration) {
   const std::int64_t until = now_ns() + duration * ns_per_ms;
   while (now_ns() < until) {
     if (run_.stopping) throw Interrupted{};
@@ -56,19 +56,19 @@ Task<void> Lane::sleep_ms(std::int64_t duration) {
   }
 }
 
-// ---- the lane's life ------------------------------------------------------------------------------------------------
+// ---- the executor's life ------------------------------------------------------------------------------------------------
 
-Task<void> Lane::work() {
+Task<void> CaseExecutor::work() {
   try {
     for (;;) {
       std::optional<std::string> lost;
       try {
-        if (!again_.empty()) {
-          const Again again = again_.front();
-          again_.pop_front();
+        if (!retries_.empty()) {
+          const Retry again = retries_.front();
+          retries_.pop_front();
           co_await run_job(again);
         } else if (const auto job = run_.next()) {
-          co_await run_job(Again{*job});
+          co_await run_job(Retry{*job});
         } else if (watched_.next_due(0) != nullptr) {
           co_await settle(true);
         } else if (workers_) {
@@ -96,7 +96,7 @@ Task<void> Lane::work() {
 }
 
 /// One of our own processes ended: its cases run again, with a new one.
-void Lane::recover(const std::string& why) {
+void CaseExecutor::recover(const std::string& why) {
   if (run_.link.lost()) {
     workers_.reset();
     kept_.clear();
@@ -106,7 +106,7 @@ void Lane::recover(const std::string& why) {
   lose_checker(why);
 }
 
-Task<void> Lane::run_job(Again job) {
+Task<void> CaseExecutor::run_job(Retry job) {
   Attempt a;
   a.job = job.job;
   a.number = job.number;
@@ -134,7 +134,7 @@ Task<void> Lane::run_job(Again job) {
       co_await checker_.drain(a.key);
   }
   if (a.number < attempts_allowed) {
-    again_.push_back({a.job, a.number + 1, a.lost});
+    retries_.push_back({a.job, a.number + 1, a.lost});
     co_return;
   }
   a.result.outcome = Outcome::error;
@@ -143,11 +143,11 @@ Task<void> Lane::run_job(Again job) {
   run_.emit(a.job, std::move(a.result));
 }
 
-Task<void> Lane::attempt_case(Attempt& a) {
+Task<void> CaseExecutor::attempt_case(Attempt& a) {
   const std::int64_t begin = now_ns();
   a.result.id = run_.jobs.id(a.job);
   running_ = Running{number_, a.result.id, Phase::resolve, begin};
-  Ended ended = resolve(a);
+  PhaseResult ended = resolve(a);
   spend(a, Phase::resolve, now_ns() - begin);
   if (ended.kind == Kind::completed && !run_.options.hosts.empty()) {
     ended.text = co_await reach_hosts();
@@ -165,14 +165,14 @@ Task<void> Lane::attempt_case(Attempt& a) {
 }
 
 /// Completed: the case can run.
-Ended Lane::resolve(Attempt& a) {
+PhaseResult CaseExecutor::resolve(Attempt& a) {
   CaseResult& result = a.result;
-  Ended ended;
+  PhaseResult ended;
   try {
     a.resolved = run_.jobs.resolve(a.job);
-    a.written = written(a.resolved);
-    result.case_digest = a.written.digest;
-    result.execution = a.written.execution;
+    a.serialize = serialize(a.resolved);
+    result.case_digest = a.serialize.digest;
+    result.execution = a.serialize.execution;
     result.seed = a.resolved.seed;
     result.facts = a.resolved.facts;
     result.evidence = Evidence::modelled;
@@ -198,17 +198,17 @@ Ended Lane::resolve(Attempt& a) {
 }
 
 /// The checker allocates and fills the memory while the workers are prepared.
-Task<Ended> Lane::open_case(Attempt& a) {
+Task<PhaseResult> CaseExecutor::open_case(Attempt& a) {
   a.key = run_.next_key++;
   checker_.need();
   co_await choose_workers(a.resolved);
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
-  json open = {{"op", CheckerRequest::open}, {"key", a.key}, {"case", std::move(a.written.document)}};
+  json open = {{"op", CheckerRequest::open}, {"key", a.key}, {"case", std::move(a.serialize.document)}};
   json fill = {{"op", CheckerRequest::fill}, {"key", a.key}, {"pass", 0}};
   checker_.request(std::move(open));
   checker_.request(std::move(fill));
-  Ended ended = co_await set_up_workers(a);
+  PhaseResult ended = co_await set_up_workers(a);
   enter(a, Phase::allocate);
   json opened = co_await checker_reply(&a.resolved, &a.fds);
   spend(a, Phase::allocate, now_ns() - a.since_ns);
@@ -230,8 +230,8 @@ Task<Ended> Lane::open_case(Attempt& a) {
 
 /// Runs the case to its end. A failure is compared as soon as it is reported; later writes from workers that live on
 /// are late (settle()).
-Task<Ended> Lane::host(Attempt& a) {
-  Ended ended;
+Task<PhaseResult> CaseExecutor::host(Attempt& a) {
+  PhaseResult ended;
   if (is_ours(a.resolved)) {
     checker_.need();
     co_await compare(a, ended);
@@ -249,13 +249,13 @@ Task<Ended> Lane::host(Attempt& a) {
     co_await look(a, "");
   }
   if (ended.kind != Kind::completed && a.registered && workers_) {
-    Ended cleaned = co_await finish(a);
+    PhaseResult cleaned = co_await finish(a);
     if (cleaned.kind == Kind::hung || cleaned.kind == Kind::crashed) {
       ended = std::move(cleaned);
       looked = false;
     }
   }
-  if (workers_) co_await look_for_strays(a);
+  if (workers_) co_await look_for_orphans(a);
   if (ended.kind != Kind::completed && ended.kind != Kind::error && ended.kind != Kind::skipped && a.opened && !looked) {
     co_await compare(a, ended);
   }
@@ -263,7 +263,7 @@ Task<Ended> Lane::host(Attempt& a) {
 }
 
 /// The result as known before the memory was watched.
-Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
+Task<void> CaseExecutor::conclude(Attempt& a, const PhaseResult& ended) {
   CaseResult& result = a.result;
   decide(ended, a.compared, result);
   if (a.late) decide_late_write(*a.late, ended.kind, result, a.late_call);
@@ -282,14 +282,14 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
     if (!a.plan.is_null()) add_evidence(result, "plan", process::dump(a.plan));
     if (a.compared) add_evidence(result, "events", events_text(a.compared->events));
   }
-  if (!a.stray.empty()) decide_stray(a.stray, result);
+  if (!a.orphan.empty()) decide_orphan(a.orphan, result);
   if (a.planned > 0) result.planned_bytes = a.planned;
   if (a.moved > 0) result.moved_bytes = a.moved;
   result.peak_bytes += a.memory_bytes;
 }
 
 /// Final if no process can write any more; otherwise the memory is watched first.
-Task<void> Lane::hand_over(Attempt& a, Kind ended) {
+Task<void> CaseExecutor::hand_over(Attempt& a, Kind ended) {
   if (!a.opened) {
     run_.emit(a.job, std::move(a.result));
   } else if (workers_) {  // a worker could still write

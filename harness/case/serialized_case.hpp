@@ -5,11 +5,11 @@
 
 namespace kvcts {
 
-struct Written {
+struct SerializedCase {
   nlohmann::json document;  ///< to_json()
   std::string digest;       ///< digest()
   std::string execution;    ///< digest() without arch
 };
-Written written(const ResolvedCase& resolved);
+SerializedCase serialize(const ResolvedCase& resolved);
 
 }  // namespace kvcts

@@ -1,4 +1,4 @@
-// A lane: a checker, one or two workers, and the cases that they run one after another.
+// A executor: a checker, one or two workers, and the cases that they run one after another.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "case/written.hpp"
+#include "case/serialized_case.hpp"
 #include "run/supervisor/checkers.hpp"
 #include "run/supervisor/child.hpp"
 #include "run/supervisor/decide.hpp"
@@ -28,14 +28,13 @@ inline bool is_ours(const ResolvedCase& c) { return c.performer == Performer::ma
 /// Regions are provider memory that only the workers can access: bytes go in before a pass and come out after it.
 inline bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), standstill.cpp (looks at the memory while nothing under test
-/// runs), workers.cpp, departure.cpp (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp,
-/// watched.cpp (settle).
-/// Separate: its checker (checker_link.hpp) and the watched cases (watch_list.hpp).
-class Lane {
+/// Its parts: case_executor.cpp (its life), case_run.cpp (phases), standstill.cpp (looks at the memory while nothing under
+/// test runs), workers.cpp, departure.cpp (workers that end by themselves), endings.cpp (hangs, crashes, evidence),
+/// canary.cpp, watched.cpp (settle). Separate: its checker (checker_link.hpp) and the watched cases (watch_list.hpp).
+class CaseExecutor {
  public:
-  Lane(Run& run, int number);
-  ~Lane();
+  CaseExecutor(Run& run, int number);
+  ~CaseExecutor();
 
   /// Runs jobs until none are left, then waits until its last results are final.
   Task<void> work();
@@ -67,7 +66,7 @@ class Lane {
   };
 
   /// A case that must run again through no fault of its own, and how often that has happened.
-  struct Again {
+  struct Retry {
     std::size_t job;
     int number{1};  ///< attempts that it took part in
     int lost{0};    ///< times that it was lost after its end, while its memory was watched
@@ -80,7 +79,7 @@ class Lane {
     int lost;
     std::uint64_t key{0};
     ResolvedCase resolved;
-    Written written;  ///< of `resolved`
+    SerializedCase serialize;  ///< of `resolved`
     CaseResult result;
     nlohmann::json files;
     std::vector<process::UniqueFd> fds;
@@ -96,7 +95,7 @@ class Lane {
     std::optional<LateWrite> late;  ///< the memory changed in a call that ends something
     std::string late_call;          ///< that call, "release()"
     std::int64_t last_pid{-1};
-    std::string stray;                 ///< processes that outlived the case, or could not be stopped, in words
+    std::string orphan;                ///< processes that outlived the case, or could not be stopped, in words
     std::vector<std::string> orphans;  ///< commands of what belonged to no worker at the last standstill
     int seen{0};                       ///< looks at the destination when completion was reported, of this pass
     std::int64_t seeing_ns{0};         ///< and what they took
@@ -112,35 +111,36 @@ class Lane {
     Phase phase{};          ///< late, ended: by its status page
   };
 
-  struct Request {
+  struct WorkerCall {
     Child* child;
     nlohmann::json body;
     std::vector<int> fds;
   };
 
-  Task<void> run_job(Again job);
+  Task<void> run_job(Retry job);
   Task<void> attempt_case(Attempt& a);
-  Ended resolve(Attempt& a);
-  Task<Ended> open_case(Attempt& a);
-  Task<Ended> host(Attempt& a);
-  Task<void> conclude(Attempt& a, const Ended& ended);
-  Task<void> hand_over(Attempt& a, Ended::Kind ended);
-  Task<Ended> execute(Attempt& a);
-  Task<Ended> register_case(Attempt& a);
-  Task<Ended> plan(Attempt& a);
-  Task<Ended> fill(Attempt& a);
-  Task<Ended> transfer(Attempt& a);
-  Task<Ended> read_back(Attempt& a);
-  Task<void> compare(Attempt& a, const Ended& ended);
-  nlohmann::json compare_request(Attempt& a, const Ended& ended);
+  PhaseResult resolve(Attempt& a);
+  Task<PhaseResult> open_case(Attempt& a);
+  Task<PhaseResult> host(Attempt& a);
+  Task<void> conclude(Attempt& a, const PhaseResult& ended);
+  Task<void> hand_over(Attempt& a, PhaseResult::Kind ended);
+  Task<PhaseResult> execute(Attempt& a);
+  Task<PhaseResult> register_case(Attempt& a);
+  Task<PhaseResult> plan(Attempt& a);
+  Task<PhaseResult> fill(Attempt& a);
+  Task<PhaseResult> transfer(Attempt& a);
+  Task<PhaseResult> read_back(Attempt& a);
+  Task<void> compare(Attempt& a, const PhaseResult& ended);
+  nlohmann::json compare_request(Attempt& a, const PhaseResult& ended);
   Task<void> choose_workers(const ResolvedCase& resolved);
-  Task<Ended> set_up_workers(Attempt& a);
-  Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
-  Task<void> look_for_strays(Attempt& a);
-  std::vector<std::string> strays(std::int64_t last_pid) const;
-  Task<Ended> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
-  Task<Ended> finish(Attempt& a);
-  Task<Ended> end_call(Attempt& a, const char* call);
+  Task<PhaseResult> set_up_workers(Attempt& a);
+  Task<PhaseResult> ask_workers(Attempt& a, Phase phase, std::vector<WorkerCall>& requests,
+                                std::vector<nlohmann::json>& replies);
+  Task<void> look_for_orphans(Attempt& a);
+  std::vector<std::string> running_orphans(std::int64_t last_pid) const;
+  Task<PhaseResult> ask_all(Attempt& a, Phase phase, process::WorkerRequest op);
+  Task<PhaseResult> finish(Attempt& a);
+  Task<PhaseResult> end_call(Attempt& a, const char* call);
   Task<nlohmann::json> stop_and_ask_checker(Attempt& a, std::optional<process::CheckerRequest> op,
                                             const nlohmann::json& reuse = nullptr);
   Task<void> see(Attempt& a, const Child* who);
@@ -148,34 +148,34 @@ class Lane {
   Task<void> look(Attempt& a, const char* call);
   Child& initiator(const ResolvedCase& c) const;
   nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;
-  Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
-  void watch(Attempt& a, Ended::Kind ended);
+  PhaseResult judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
+  void watch(Attempt& a, PhaseResult::Kind ended);
   bool watched_longer(const Attempt& a);
   Task<void> settle(bool all, std::uint64_t only = 0);
   Task<void> retire(std::unique_ptr<Workers> workers);
   Task<void> part_from_workers(Attempt& a);
-  Task<Ended> await_exits(Attempt& a);
+  Task<PhaseResult> await_exits(Attempt& a);
   void recover(const std::string& why);
   Task<void> kill_workers();
   Task<void> end(Workers& workers);
   void name_workers(Attempt& a) const;
-  void note_claims(Attempt& a, const nlohmann::json& told) const;
+  void note_claims(Attempt& a, const nlohmann::json& reported) const;
   Task<void> sleep_ms(std::int64_t ms);
 
   Task<Reply> await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
   void lose_checker(const std::string& why);
-  Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
-  Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
+  Task<PhaseResult> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
+  Task<PhaseResult> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
   Task<void> take_stack(Attempt& a, pid_t process, std::string kind, Link& home);
   std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
-  struct Told {                ///< reported by a program that ended, or had to be ended
+  struct ToolResult {          ///< reported by a program that ended, or had to be ended
     std::optional<int> ended;  ///< in wait() format; none: it did not end in time
     std::string text;
   };
-  Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home);
+  Task<ToolResult> run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home);
   Task<void> ask_canary(Attempt& a);
 
   void enter(Attempt& a, Phase phase);
@@ -193,12 +193,12 @@ class Lane {
   int number_;
   Signal wake_;
   Checkers checker_;
-  std::array<std::size_t, 2> met_{};           ///< starts of the hosts' links that this lane has seen
+  std::array<std::size_t, 2> met_{};           ///< starts of the hosts' links that this executor has seen
   std::unique_ptr<Workers> workers_;           ///< of the current case
   std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, least recently used first
   std::uint64_t next_workers_{1};
   WatchList watched_;
-  std::deque<Again> again_;
+  std::deque<Retry> retries_;
   std::optional<Running> running_;
   Attempt* attempt_{nullptr};
   bool hold_released_{false};
