@@ -6,8 +6,8 @@
 
 #include "case/catalogue/case_file.hpp"
 #include "case/catalogue/certification.hpp"
+#include "case/catalogue/fault_injector.hpp"
 #include "case/catalogue/rule_table.hpp"
-#include "case/catalogue/saboteur.hpp"
 #include "case/catalogue/scenario_table.hpp"
 #include "case/catalogue/tables.hpp"
 
@@ -106,7 +106,7 @@ const std::vector<Kind>& kinds() {
       kind("waiver", "waivers", waiver_table),
       kind("rule", "rules", rule_table),
       kind("claim", "claims", claim_table),
-      kind("saboteur", "saboteurs", saboteur_table),
+      kind("saboteur", "saboteurs", fault_injector_table),
       kind("profile", "profiles", profile_table),
       kind("product", "", product_table),
   };

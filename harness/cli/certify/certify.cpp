@@ -82,7 +82,7 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject,
     waived += r.verdict == Verdict::xfail;
     run += store::was_executed(r.outcome) && !negatives.contains(r.id);
     if (const auto negative = negatives.find(r.id); negative != negatives.end()) {
-      const std::string why = why_not_caught(r, negative->second->saboteur.fault_class);
+      const std::string why = why_not_caught(r, negative->second->injector.fault_class);
       if (!why.empty()) throw Refused("a blind negative was not caught: " + r.id + " " + why);
       return;
     }

@@ -27,26 +27,26 @@ std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negat
   how.jobs = jobs;
   supervisor::Handlers handlers;
   handlers.on_result = [&](std::size_t i, CaseResult&& result) { results[i] = std::move(result); };
-  const auto sabotaged = [&](std::size_t i) {
+  const auto injected = [&](std::size_t i) {
     ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, rehearsed_with);
-    sabotage::put_into(negatives[i].saboteur, resolved);
+    sabotage::put_into(negatives[i].injector, resolved);
     return resolved;
   };
   const auto summary =
-      supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, sabotaged}, how, handlers);
+      supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, injected}, how, handlers);
   if (summary.interrupted) throw supervisor::Interrupted();
   return results;
 }
 
-/// What is drawn from: saboteurs by class, and the cases that are run at all.
+/// What is drawn from: fault injectors by class, and the cases that are run at all.
 class Draw {
  public:
   Draw(const Subject& subject, const Challenge& challenge)
       : subject_(subject), challenge_(challenge), space_(subject.catalogue()) {
-    for (auto& one : catalogue::load_saboteurs(subject.catalogue()))
+    for (auto& one : catalogue::load_fault_injectors(subject.catalogue()))
       if (!one.harmless && (one.kind == "connector" || one.kind == "planner"))
         by_class_[name(one.fault_class)].push_back(std::move(one));
-    for (const auto& [fault_class, saboteurs] : by_class_) classes_.push_back(fault_class);
+    for (const auto& [fault_class, injectors] : by_class_) classes_.push_back(fault_class);
     for (std::size_t i = 0; i < subject.selection().size(); ++i)
       if (!subject.selection().declared(i)) cases_.push_back(i);
     // Naming takes as long as the memory is large: the smaller half will do.
@@ -57,24 +57,24 @@ class Draw {
     if (cases_.empty()) throw UsageError("the profile has no case for this product that a challenge could be put into");
   }
 
-  /// The negative of a place in the list, in a round; nothing where its saboteur has no case.
+  /// The negative of a place in the list, in a round; nothing where its fault injector has no case.
   std::optional<Negative> at(std::size_t place, int round) {
     const certificate::Digest dice = drawn(challenge_, fmt::format("negative {} round {}", place, round));
     const auto pick = [&](std::size_t which, std::size_t count) {
       return static_cast<std::size_t>(word_of(dice, which) % count);
     };
-    const auto& saboteurs = by_class_.at(classes_[pick(0, classes_.size())]);
-    const auto& saboteur = saboteurs[pick(1, saboteurs.size())];
+    const auto& injectors = by_class_.at(classes_[pick(0, classes_.size())]);
+    const auto& injector = injectors[pick(1, injectors.size())];
     const std::size_t first = pick(2, cases_.size());
     for (std::size_t step = 0; step < cases_.size(); ++step) {
       const std::size_t selected = cases_[(first + step) % cases_.size()];
-      if (!holds(saboteur.only, selected) || !holds(saboteur.likely, selected)) continue;
+      if (!holds(injector.only, selected) || !holds(injector.likely, selected)) continue;
       try {
-        if (!sabotage::fits(saboteur, subject_.resolve(selected, seed_of(challenge_), rehearsed_with))) continue;
+        if (!sabotage::fits(injector, subject_.resolve(selected, seed_of(challenge_), rehearsed_with))) continue;
       } catch (const std::exception&) {
         continue;  // the run itself reports it
       }
-      return Negative{saboteur.id + " @ " + subject_.selection().id(selected), selected, saboteur, {}};
+      return Negative{injector.id + " @ " + subject_.selection().id(selected), selected, injector, {}};
     }
     return std::nullopt;
   }
@@ -92,7 +92,7 @@ class Draw {
   const Subject& subject_;
   const Challenge& challenge_;
   matrix::Space space_;
-  std::map<std::string_view, std::vector<sabotage::Saboteur>> by_class_;  // by name: the dice count in that order
+  std::map<std::string_view, std::vector<sabotage::FaultInjector>> by_class_;  // by name: the dice count in that order
   std::vector<std::string_view> classes_;
   std::vector<std::size_t> cases_;
   std::map<std::string, matrix::Expression> expressions_;
@@ -133,7 +133,7 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
           (result.outcome == Outcome::fail && result.phase == Phase::registration))
         throw CannotRehearse(fmt::format("the suite's own engine {} does not run here: {}", rehearsed_with, result.message));
     for (std::size_t i = 0; i < tries.size(); ++i) {
-      if (!why_not_caught(results[i], tries[i].saboteur.fault_class).empty()) continue;
+      if (!why_not_caught(results[i], tries[i].injector.fault_class).empty()) continue;
       tries[i].rehearsal = results[i];
       found.emplace(places[i], std::move(tries[i]));
     }
@@ -164,8 +164,8 @@ void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Ch
   for (const Negative& one : negatives) {
     const std::size_t at = word_of(drawn(challenge, "place of " + one.id), 0) % (plan.items().size() + 1);
     plan.insert(at, one.id, one.selected,
-                [saboteur = one.saboteur](ResolvedCase& resolved) { sabotage::put_into(saboteur, resolved); },
-                {Outcome::fail, one.saboteur.fault_class, std::nullopt, ""});
+                [injector = one.injector](ResolvedCase& resolved) { sabotage::put_into(injector, resolved); },
+                {Outcome::fail, one.injector.fault_class, std::nullopt, ""});
   }
 }
 

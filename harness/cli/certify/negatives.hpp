@@ -1,6 +1,6 @@
-// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a wrong list.
-// To the engine it is a list like any other; an engine that moves it, and a harness that checks, end as FAIL with the
-// saboteur's class. The challenge determines which ones.
+// Blind negatives: cases in which a fault injector (cases/saboteurs, kinds connector and planner) hands the product a wrong
+// list. To the engine it is a list like any other; an engine that moves it, and a harness that checks, end as FAIL with the
+// fault injector's class. The challenge determines which ones.
 #pragma once
 
 #include <stdexcept>
@@ -11,14 +11,14 @@
 #include "cli/certify/challenge.hpp"
 #include "cli/certify/subject.hpp"
 #include "cli/run/plan.hpp"
-#include "tools/sabotage/saboteurs.hpp"
+#include "tools/sabotage/fault_injectors.hpp"
 
 namespace kvcts::cli {
 
 struct Negative {
   std::string id;           ///< "planner/x @ kv/producer=..."
   std::size_t selected{0};  ///< of the subject's selection
-  sabotage::Saboteur saboteur;
+  sabotage::FaultInjector injector;
   CaseResult rehearsal;  ///< the same with the suite's own engine memcpy: FAIL, with the class
 };
 

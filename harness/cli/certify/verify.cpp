@@ -362,7 +362,7 @@ class Verifier {
       const auto at = told.find(one.id);
       if (at == told.end()) throw Wrong("'" + one.id + "' follows from the challenge and is missing");
       const CaseResult result = result_of(*at->second);
-      if (const std::string why = why_not_caught(result, one.saboteur.fault_class); !why.empty())
+      if (const std::string why = why_not_caught(result, one.injector.fault_class); !why.empty())
         throw Wrong("negative '" + one.id + "' " + why);
       if (!(result.digests == one.rehearsal.digests) || result.wrong_bytes != one.rehearsal.wrong_bytes)
         throw Wrong("negative '" + one.id + "' has other bytes than the same saboteur leaves here");

@@ -12,7 +12,7 @@
 namespace kvcts::cli::sabotage_verb {
 namespace {
 
-using sabotage::Saboteur;
+using sabotage::FaultInjector;
 
 struct SabotageOptions {
   SelectOptions select;
@@ -22,9 +22,9 @@ struct SabotageOptions {
   bool list{false};
 };
 
-std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
-  std::vector<Saboteur> chosen;
-  for (auto& one : catalogue::load_saboteurs(catalogue)) {
+std::vector<FaultInjector> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
+  std::vector<FaultInjector> chosen;
+  for (auto& one : catalogue::load_fault_injectors(catalogue)) {
     const auto meant = [&](const std::string& glob) { return catalogue::matches_glob(glob, one.id); };
     if (globs.empty() || std::any_of(globs.begin(), globs.end(), meant)) chosen.push_back(std::move(one));
   }
@@ -46,7 +46,7 @@ int print(const std::vector<sabotage::Campaigned>& all, bool as_json) {
 
 int run(SabotageOptions options, const Globals& globals) {
   const catalogue::Catalogue catalogue(catalogue::find_cases(globals.cases));
-  const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
+  const std::vector<FaultInjector> chosen = chosen_of(catalogue, options.globs);
   if (chosen.empty())
     throw NothingSelected(fmt::format("no injected fault is called '{}'; `kvcts inject --list` has them all",
                                       fmt::join(options.globs, "' or '")));

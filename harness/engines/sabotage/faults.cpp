@@ -39,7 +39,7 @@ bool take_choice(const OpenArgs& args, const std::string& key, const std::string
 
 }  // namespace
 
-std::pair<const std::vector<Extent>*, std::size_t> Job::find(Address at) const {
+std::pair<const std::vector<ByteRange>*, std::size_t> Job::find(Address at) const {
   for (const auto* list : {&remote, &local}) {
     for (std::size_t i = 0; i < list->size(); ++i) {
       if ((*list)[i].holds(at)) return {list, i};

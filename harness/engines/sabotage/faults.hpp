@@ -1,5 +1,5 @@
 // The ways in which an engine can be wrong, as rows: how a list changes before anything moves, how bytes change in
-// transit, and what is written besides. Two plug-ins use them: saboteur (engine shm itself) and front (in front of
+// transit, and what is written besides. Two plug-ins use them: fault injector (engine shm itself) and front (in front of
 // any engine's plug-in). Options:
 //   fault     a row; "none" (the control that must not be caught)
 //   n         its amount: bytes, copies or bits, as the row defines; may be negative
@@ -32,7 +32,7 @@ struct Move {
 };
 using Moves = std::vector<Move>;
 
-struct Extent {
+struct ByteRange {
   Address address{0};
   std::uint64_t bytes{0};
   bool holds(Address at) const { return at >= address && at - address < bytes; }
@@ -49,7 +49,7 @@ using Writes = std::vector<Write>;
 class Memory {
  public:
   virtual ~Memory() = default;
-  virtual std::vector<std::vector<std::byte>> read(std::span<const Extent> pieces) = 0;
+  virtual std::vector<std::vector<std::byte>> read(std::span<const ByteRange> pieces) = 0;
 };
 
 /// What a row may read.
@@ -57,13 +57,13 @@ struct Job {
   std::int64_t n{1};
   bool every{false}, half{false};
   std::string dtype;
-  std::size_t request{0};             ///< number of requests that this connection prepared earlier
-  std::vector<Extent> local, remote;  ///< registered here; the peer's. In order
-  std::vector<std::byte> previous;    ///< what the previous request delivered, end to end
+  std::size_t request{0};                ///< number of requests that this connection prepared earlier
+  std::vector<ByteRange> local, remote;  ///< registered here; the peer's. In order
+  std::vector<std::byte> previous;       ///< what the previous request delivered, end to end
   Memory* memory{nullptr};
 
   /// The region of an address, as its list and index; nullptr: it is in no region.
-  std::pair<const std::vector<Extent>*, std::size_t> find(Address at) const;
+  std::pair<const std::vector<ByteRange>*, std::size_t> find(Address at) const;
   /// Whether a shifted range stays in its region.
   bool inside(Address at, std::int64_t shift, std::uint64_t bytes) const;
 };

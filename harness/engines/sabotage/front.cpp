@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "engines/sabotage/book.hpp"
-#include "engines/sabotage/later.hpp"
+#include "engines/sabotage/delayed_writes.hpp"
+#include "engines/sabotage/region_table.hpp"
 #include "engines/support/handles.hpp"
 
 namespace kvcts::engines::sabotage {
@@ -47,17 +47,17 @@ struct Request {
   std::unique_ptr<Staging> staging;  ///< source of the changed bytes
   std::vector<kvcts_descriptor> list;
   Stage stage{Stage::prepared};
-  bool owed{false};                ///< reported complete, but not posted yet
-  std::unique_ptr<Errand> errand;  ///< follows the list
+  bool owed{false};                             ///< reported complete, but not posted yet
+  std::unique_ptr<ProxyRequest> proxy_request;  ///< follows the list
 };
 
-class Front final : Memory {
+class InjectorProxy final : Memory {
  public:
   static constexpr const char* engine_name = "front";
   static const char* engine_version() { return "1"; }
 
-  explicit Front(const OpenArgs& args)
-      : wrong_(take_wrong(args, prefix)), real_(args.name, args.role, args.rest()), later_(calls(), [this] {
+  explicit InjectorProxy(const OpenArgs& args)
+      : wrong_(take_wrong(args, prefix)), real_(args.name, args.role, args.rest()), delayed_writes_(calls(), [this] {
           if (Real::api().progress != nullptr) Real::api().progress(real_.get());
         }) {
     wrong_.job.memory = this;
@@ -83,21 +83,21 @@ class Front final : Memory {
     region.size = sizeof region;
     std::uint64_t handle = 0;
     real_(&kvcts_transport::register_region, static_cast<const kvcts_region*>(&region), &handle);
-    book_.add(handle, region.address, region.bytes);
+    region_table_.add(handle, region.address, region.bytes);
     return handle;
   }
   void deregister_region(std::uint64_t handle) {
     const Lock lock(calls());
     if (!comes_late()) real_(&kvcts_transport::deregister_region, handle);
-    book_.remove(handle);
-    if (comes_late()) give_back_later(&kvcts_transport::deregister_region, handle);
+    region_table_.remove(handle);
+    if (comes_late()) give_back_delayed(&kvcts_transport::deregister_region, handle);
   }
 
   std::string export_metadata(std::span<const std::uint64_t> handles) {
     const Lock lock(calls());
     BlobWriter blob(engine_name);
     blob.value<std::uint64_t>(handles.size());
-    for (const auto handle : handles) blob.value(book_.bytes(handle));
+    for (const auto handle : handles) blob.value(region_table_.bytes(handle));
     std::string own(4096, '\0');
     for (std::uint64_t bytes = own.size();; bytes = own.size()) {
       const std::int32_t status =
@@ -119,15 +119,15 @@ class Front final : Memory {
     blob.end();
     std::uint64_t peer = 0;
     real_(&kvcts_transport::add_peer, static_cast<const void*>(own.data()), std::uint64_t{own.size()}, &peer);
-    book_.add_peer(peer, bytes);
+    region_table_.add_peer(peer, bytes);
     wrong_.job.request = 0;  // each connection starts with a first request
     return peer;
   }
   void remove_peer(std::uint64_t peer) {
     const Lock lock(calls());
     if (!comes_late()) real_(&kvcts_transport::remove_peer, peer);
-    book_.remove_peer(peer);
-    if (comes_late()) give_back_later(&kvcts_transport::remove_peer, peer);
+    region_table_.remove_peer(peer);
+    if (comes_late()) give_back_delayed(&kvcts_transport::remove_peer, peer);
   }
 
   std::uint64_t prepare(kvcts_transfer transfer) {
@@ -137,7 +137,8 @@ class Front final : Memory {
     request->peer = transfer.peer;
     request->descriptors = transfer.count;
     for (std::uint64_t i = 0; i < transfer.count; ++i) request->bytes += transfer.descriptors[i].bytes;
-    if (auto moves = book_.moves(transfer); moves && fault().name != "none") edit(*request, std::move(*moves), transfer);
+    if (auto moves = region_table_.moves(transfer); moves && fault().name != "none")
+      edit(*request, std::move(*moves), transfer);
     real_(&kvcts_transport::prepare, static_cast<const kvcts_transfer*>(&transfer), &request->id);
     return requests_.add(std::move(request));
   }
@@ -153,7 +154,7 @@ class Front final : Memory {
       if (fault().until == Until::release)
         request->owed = true;
       else
-        post_later(request);
+        post_delayed(request);
       return KVCTS_OK;
     }
     if (request->staging != nullptr) fill(*request);
@@ -168,7 +169,7 @@ class Front final : Memory {
     progress.size = sizeof progress;
     std::int32_t status = KVCTS_OK;
     if (request.stage == Stage::following) {
-      status = advance(request, request.errand->poll());
+      status = advance(request, request.proxy_request->poll());
     } else if (request.stage != Stage::done) {
       status = real_(&kvcts_transport::poll, request.id, &progress);
       if (!request.wrong) return status;
@@ -252,18 +253,18 @@ class Front final : Memory {
   bool comes_late() const { return fault().late || (fault().early && fault().until == Until::delay); }
 
   /// What a row reads: this side's memory, or the peer's through the engine.
-  std::vector<std::vector<std::byte>> read(std::span<const Extent> extents) override {
+  std::vector<std::vector<std::byte>> read(std::span<const ByteRange> extents) override {
     std::vector<Piece> pieces;
-    for (const Extent& extent : extents) {
-      if (extent.bytes > 0 && book_.host(extent.address) == nullptr)
-        pieces.push_back(book_.piece(extent.address, extent.bytes));
+    for (const ByteRange& extent : extents) {
+      if (extent.bytes > 0 && region_table_.host(extent.address) == nullptr)
+        pieces.push_back(region_table_.piece(extent.address, extent.bytes));
     }
-    std::optional<Errand> errand;
-    if (!pieces.empty()) errand.emplace(real_, peer_, KVCTS_OP_READ, pieces).wait();
-    const std::byte* there = errand ? errand->data() : nullptr;
+    std::optional<ProxyRequest> proxy_request;
+    if (!pieces.empty()) proxy_request.emplace(real_, peer_, KVCTS_OP_READ, pieces).wait();
+    const std::byte* there = proxy_request ? proxy_request->data() : nullptr;
     std::vector<std::vector<std::byte>> out;
-    for (const Extent& extent : extents) {
-      const std::byte* here = extent.bytes > 0 ? book_.host(extent.address) : nullptr;
+    for (const ByteRange& extent : extents) {
+      const std::byte* here = extent.bytes > 0 ? region_table_.host(extent.address) : nullptr;
       const std::byte* begin = here != nullptr ? here : there;
       out.emplace_back(begin, begin + extent.bytes);
       if (here == nullptr) there += extent.bytes;
@@ -277,17 +278,17 @@ class Front final : Memory {
     request.writes = transfer.op == KVCTS_OP_WRITE;
     request.moves = std::move(moves);
     peer_ = transfer.peer;
-    book_.show(peer_, wrong_.job);
+    region_table_.show(peer_, wrong_.job);
     if (fault().edit != nullptr) {
       Moves edited = request.moves;
       fault().edit(edited, wrong_.job);
       const auto fits = [this](const Move& move) {
-        return book_.holds(move.from, move.bytes) && book_.holds(move.to, move.bytes);
+        return region_table_.holds(move.from, move.bytes) && region_table_.holds(move.to, move.bytes);
       };
       if (std::all_of(edited.begin(), edited.end(), fits)) request.moves = std::move(edited);
     }
     ++wrong_.job.request;
-    Book::List list = book_.list(request.moves, transfer.op);
+    RegionTable::List list = region_table_.list(request.moves, transfer.op);
     request.list = std::move(list.descriptors);
     if (fault().change != nullptr && request.writes) {
       request.staging = std::make_unique<Staging>(real_, bytes_of(request.moves));
@@ -306,7 +307,7 @@ class Front final : Memory {
   std::vector<std::byte> delivered(const Request& request) const {
     std::vector<std::byte> bytes;
     for (const Move& move : request.moves) {
-      const std::byte* here = book_.host(request.writes ? move.from : move.to);
+      const std::byte* here = region_table_.host(request.writes ? move.from : move.to);
       bytes.insert(bytes.end(), here, here + move.bytes);
     }
     return bytes;
@@ -328,23 +329,23 @@ class Front final : Memory {
     if (status != KVCTS_OK) return status;
     if (request.stage == Stage::moving) {
       request.stage = Stage::done;
-      book_.show(request.peer, wrong_.job);
+      region_table_.show(request.peer, wrong_.job);
       if (fault().change != nullptr && !request.writes) {
         const std::vector<std::byte> bytes = changed(request);
         auto next = bytes.begin();
         for (const Move& move : request.moves) {
           const auto end = next + static_cast<std::ptrdiff_t>(move.bytes);
-          std::copy(next, end, book_.host(move.to));
+          std::copy(next, end, region_table_.host(move.to));
           next = end;
         }
       }
       if (fault().after != nullptr) write(request, fault().after(request.moves, delivered(request), wrong_.job));
-      if (request.errand == nullptr) return KVCTS_OK;
+      if (request.proxy_request == nullptr) return KVCTS_OK;
       request.stage = Stage::following;
-      status = request.errand->post();
+      status = request.proxy_request->post();
     }
     if (status != KVCTS_OK) return status;
-    request.errand.reset();
+    request.proxy_request.reset();
     request.stage = Stage::done;
     return KVCTS_OK;
   }
@@ -354,34 +355,35 @@ class Front final : Memory {
     std::vector<Piece> pieces;
     std::vector<std::byte> there;
     for (Write& one : writes) {
-      if (one.bytes.empty() || !book_.holds(one.to, one.bytes.size())) continue;
-      if (std::byte* here = book_.host(one.to); here == nullptr) {
-        pieces.push_back(book_.piece(one.to, one.bytes.size()));
+      if (one.bytes.empty() || !region_table_.holds(one.to, one.bytes.size())) continue;
+      if (std::byte* here = region_table_.host(one.to); here == nullptr) {
+        pieces.push_back(region_table_.piece(one.to, one.bytes.size()));
         there.insert(there.end(), one.bytes.begin(), one.bytes.end());
       } else if (!fault().late) {
         std::copy(one.bytes.begin(), one.bytes.end(), here);
       } else {
-        later_.add(wrong_.delay, [here, bytes = std::move(one.bytes)] {
+        delayed_writes_.add(wrong_.delay, [here, bytes = std::move(one.bytes)] {
           std::copy(bytes.begin(), bytes.end(), here);
           return true;
         });
       }
     }
     if (pieces.empty()) return;
-    auto errand = std::make_unique<Errand>(real_, request.peer, KVCTS_OP_WRITE, pieces);
-    std::copy(there.begin(), there.end(), errand->data());
+    auto proxy_request = std::make_unique<ProxyRequest>(real_, request.peer, KVCTS_OP_WRITE, pieces);
+    std::copy(there.begin(), there.end(), proxy_request->data());
     if (!fault().late) {
-      request.errand = std::move(errand);
+      request.proxy_request = std::move(proxy_request);
     } else {
-      later_.add(wrong_.delay, [errand = std::shared_ptr<Errand>(std::move(errand)), posted = false]() mutable {
-        return (std::exchange(posted, true) ? errand->poll() : errand->post()) == KVCTS_OK;
-      });
+      delayed_writes_.add(
+          wrong_.delay, [proxy_request = std::shared_ptr<ProxyRequest>(std::move(proxy_request)), posted = false]() mutable {
+            return (std::exchange(posted, true) ? proxy_request->poll() : proxy_request->post()) == KVCTS_OK;
+          });
     }
   }
 
   /// Reported complete now, moved later.
-  void post_later(std::shared_ptr<Request> request) {
-    later_.add(wrong_.delay, [this, request = std::move(request), posted = false]() mutable {
+  void post_delayed(std::shared_ptr<Request> request) {
+    delayed_writes_.add(wrong_.delay, [this, request = std::move(request), posted = false]() mutable {
       kvcts_progress* const untold = nullptr;
       const std::int32_t status = std::exchange(posted, true) ? real_(&kvcts_transport::poll, request->id, untold)
                                                               : real_(&kvcts_transport::post, request->id);
@@ -396,24 +398,24 @@ class Front final : Memory {
   }
 
   /// For a region or a peer that a late operation still needs.
-  void give_back_later(std::int32_t (*kvcts_transport::*call)(kvcts_agent*, std::uint64_t), std::uint64_t handle) {
-    later_.add(2 * wrong_.delay, [this, call, handle] { return real_(call, handle) == KVCTS_OK; });
+  void give_back_delayed(std::int32_t (*kvcts_transport::*call)(kvcts_agent*, std::uint64_t), std::uint64_t handle) {
+    delayed_writes_.add(2 * wrong_.delay, [this, call, handle] { return real_(call, handle) == KVCTS_OK; });
   }
 
   Wrong wrong_;
   Real real_;
-  Book book_;
+  RegionTable region_table_;
   std::uint64_t peer_{0};  ///< whose memory a row reads
   std::uint64_t asked_bytes_{0}, asked_descriptors_{0};
   std::deque<std::string> inbox_;
   Handles<std::shared_ptr<Request>> requests_{"request"};
-  Later later_;
+  DelayedWrites delayed_writes_;
 };
 
 /// The front's calls under the engine's name; calls that the engine lacks are also missing here.
 kvcts_transport make_table() {
   const kvcts_transport& real = behind().table();
-  kvcts_transport table = *engines::table<Front>(KVCTS_TRANSPORT_ABI);
+  kvcts_transport table = *engines::table<InjectorProxy>(KVCTS_TRANSPORT_ABI);
   table.name = behind().engine().c_str();
   table.version = behind().version().c_str();
   const auto as_real = [&](auto call) {

@@ -42,7 +42,7 @@ std::vector<Placement> engines() {
 }
 
 /// `setup` with the front before it, wrong according to `options`.
-Placement fronted(Placement setup, const Options& options) {
+Placement proxied(Placement setup, const Options& options) {
   setup.environment["KVCTS_FRONT_OF"] = std::exchange(setup.plugin, "kvcts_engine_front");
   for (const auto& [key, value] : options) setup.options["front." + key] = value;
   return setup;
@@ -81,21 +81,21 @@ struct Transfer {
 
 std::string number(std::size_t value) { return std::to_string(value); }
 
-class Front : public ::testing::TestWithParam<Placement> {
+class InjectorProxy : public ::testing::TestWithParam<Placement> {
  protected:
   /// Runs `body` for writes and for reads.
   static void both_ways(const Options& options, const std::function<void(Transfer&)>& body) {
     for (const Op op : {Op::write, Op::read}) {
       run_isolated([&] {
         SCOPED_TRACE(op == Op::write ? "write" : "read");
-        Transfer transfer(fronted(GetParam(), options), op);
+        Transfer transfer(proxied(GetParam(), options), op);
         body(transfer);
       });
     }
   }
 };
 
-TEST_P(Front, WithoutAFaultTheEngineIsAsItIs) {
+TEST_P(InjectorProxy, WithoutAFaultTheEngineIsAsItIs) {
   both_ways({}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.sent());
     EXPECT_EQ(t.counted(), number(slots * slot));
@@ -105,7 +105,7 @@ TEST_P(Front, WithoutAFaultTheEngineIsAsItIs) {
   });
 }
 
-TEST_P(Front, AnEditedListArrivesAtTheEngineWhichCountsThat) {
+TEST_P(InjectorProxy, AnEditedListArrivesAtTheEngineWhichCountsThat) {
   both_ways({{"fault", "drop_every"}, {"n", "2"}}, [](Transfer& t) {
     std::string wanted = t.sent();
     for (std::size_t i = 1; i < slots; i += 2) wanted.replace(i * slot, slot, t.poison(), i * slot, slot);
@@ -117,7 +117,7 @@ TEST_P(Front, AnEditedListArrivesAtTheEngineWhichCountsThat) {
   });
 }
 
-TEST_P(Front, AReversedListGoesTheOtherWayThroughTheEngine) {
+TEST_P(InjectorProxy, AReversedListGoesTheOtherWayThroughTheEngine) {
   both_ways({{"fault", "reverse_direction"}}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.poison());
     EXPECT_TRUE(t.source() == t.poison());
@@ -126,7 +126,7 @@ TEST_P(Front, AReversedListGoesTheOtherWayThroughTheEngine) {
   });
 }
 
-TEST_P(Front, BytesAreChangedOnTheirWayAndTheSourceStays) {
+TEST_P(InjectorProxy, BytesAreChangedOnTheirWayAndTheSourceStays) {
   both_ways({{"fault", "swap_nibbles"}}, [](Transfer& t) {
     std::string wanted = t.sent();
     for (char& one : wanted) one = static_cast<char>((one >> 4 & 15) | one << 4);
@@ -136,7 +136,7 @@ TEST_P(Front, BytesAreChangedOnTheirWayAndTheSourceStays) {
   });
 }
 
-TEST_P(Front, WhatIsWrittenBesidesGoesThroughTheEngineToo) {
+TEST_P(InjectorProxy, WhatIsWrittenBesidesGoesThroughTheEngineToo) {
   both_ways({{"fault", "wipe_source"}}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.sent());
     EXPECT_TRUE(t.source() == std::string(slots * slot, '\0'));
@@ -146,7 +146,7 @@ TEST_P(Front, WhatIsWrittenBesidesGoesThroughTheEngineToo) {
   });
 }
 
-TEST_P(Front, ARowThatLooksAtThePeerReadsThroughTheEngine) {
+TEST_P(InjectorProxy, ARowThatLooksAtThePeerReadsThroughTheEngine) {
   both_ways({{"fault", "skip_same"}, {"n", "1"}}, [](Transfer& t) {
     std::size_t skipped = 0;
     for (std::size_t i = 0; i < slots; ++i) skipped += t.arrived().compare(i * slot, slot, t.poison(), i * slot, slot) == 0;
@@ -158,7 +158,7 @@ TEST_P(Front, ARowThatLooksAtThePeerReadsThroughTheEngine) {
   });
 }
 
-TEST_P(Front, LateBytesComeWhenTheCaseIsOver) {
+TEST_P(InjectorProxy, LateBytesComeWhenTheCaseIsOver) {
   for (const std::string fault : {"late_write", "early_success"}) {
     both_ways({{"fault", fault}, {"delay_us", "400000"}}, [&](Transfer& t) {
       EXPECT_TRUE(t.arrived() == (fault == "late_write" ? t.sent() : t.poison()));
@@ -175,32 +175,32 @@ TEST_P(Front, LateBytesComeWhenTheCaseIsOver) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Front, ::testing::ValuesIn(engines()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Engines, InjectorProxy, ::testing::ValuesIn(engines()), [](const auto& test) {
   std::string name = test.param.name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
 
-TEST(FrontOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
+TEST(ProxyOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
   run_isolated([] {
     const Placement writes_only{"hostile", "kvcts_engine_hostile", 2, {{"mode", "claim:can_read=0"}}, {}};
-    EXPECT_EQ(refusal([&] { open_initiator(fronted(writes_only, {{"fault", "reverse_direction"}})); }),
+    EXPECT_EQ(refusal([&] { open_initiator(proxied(writes_only, {{"fault", "reverse_direction"}})); }),
               "hostile: open: not supported: fault reverse_direction needs an engine that reads and writes; hostile does "
               "not read");
-    EXPECT_EQ(refusal([&] { open_initiator(fronted(writes_only, {{"fault", "drop_every"}, {"n", "2"}})); }), "");
+    EXPECT_EQ(refusal([&] { open_initiator(proxied(writes_only, {{"fault", "drop_every"}, {"n", "2"}})); }), "");
   });
 }
 
-TEST(FrontOf, BadOptionsAreRefusedByWhomTheyBelongTo) {
+TEST(ProxyOf, BadOptionsAreRefusedByWhomTheyBelongTo) {
   run_isolated([] {
     const Placement shm{"shm", "kvcts_engine_shm", 2, {}, {}};
-    EXPECT_NE(refusal([&] { open_initiator(fronted(shm, {{"fault", "nothing_known"}})); }).find("there is no fault"),
+    EXPECT_NE(refusal([&] { open_initiator(proxied(shm, {{"fault", "nothing_known"}})); }).find("there is no fault"),
               std::string::npos);
-    EXPECT_NE(refusal([&] { open_initiator(fronted(shm, {{"fault", "repeat"}, {"n", "-1"}})); }).find("front.n is -1"),
+    EXPECT_NE(refusal([&] { open_initiator(proxied(shm, {{"fault", "repeat"}, {"n", "-1"}})); }).find("front.n is -1"),
               std::string::npos);
     Placement unknown = shm;
     unknown.options["colour"] = "red";
-    EXPECT_NE(refusal([&] { open_initiator(fronted(unknown, {})); }).find("unknown option \"colour\""), std::string::npos);
+    EXPECT_NE(refusal([&] { open_initiator(proxied(unknown, {})); }).find("unknown option \"colour\""), std::string::npos);
   });
 }
 

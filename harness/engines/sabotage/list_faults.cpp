@@ -54,7 +54,7 @@ void other_region(Moves& moves, const Job& job) {
   for (auto& move : moves) {
     const auto [list, i] = job.find(move.to);
     if (list == nullptr) continue;
-    const Extent& other = (*list)[(i + (job.half ? list->size() / 2 : 1)) % list->size()];
+    const ByteRange& other = (*list)[(i + (job.half ? list->size() / 2 : 1)) % list->size()];
     if (other.bytes == (*list)[i].bytes) move.to = other.address + (move.to - (*list)[i].address);
   }
 }
@@ -87,7 +87,7 @@ void reverse_direction(Moves& moves, const Job&) {
 
 /// n bits of an xor over the bytes at one end of each move.
 std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address Move::* end) {
-  std::vector<Extent> pieces;
+  std::vector<ByteRange> pieces;
   for (const auto& move : moves) pieces.push_back({move.*end, move.bytes});
   std::vector<std::uint64_t> sums;
   for (const auto& bytes : job.memory->read(pieces)) {

@@ -1,4 +1,4 @@
-// Engine saboteur: engine shm, wrong on purpose in one way from the rows of faults.hpp, whose options it takes.
+// Engine fault injector: engine shm, wrong on purpose in one way from the rows of faults.hpp, whose options it takes.
 // `kvcts sabotage` substitutes it for a case's engine to show that the suite would notice. Unlike the fixture it
 // corrupts only bytes, never its process.
 #include <algorithm>
@@ -25,19 +25,19 @@ sabotage::Moves to_rows(std::span<const Move> moves) {
 
 class MappedMemory final : public sabotage::Memory {
  public:
-  std::vector<std::vector<std::byte>> read(std::span<const sabotage::Extent> pieces) override {
+  std::vector<std::vector<std::byte>> read(std::span<const sabotage::ByteRange> pieces) override {
     std::vector<std::vector<std::byte>> out;
     for (const auto& piece : pieces) out.emplace_back(pointer(piece.address), pointer(piece.address + piece.bytes));
     return out;
   }
 };
 
-class SaboteurEngine final : public SharedMemoryEngine {
+class InjectorEngine final : public SharedMemoryEngine {
  public:
   static constexpr const char* engine_name = "saboteur";
   static const char* engine_version() { return "1"; }
 
-  explicit SaboteurEngine(const OpenArgs& args) : SharedMemoryEngine(engine_name, args), wrong_(sabotage::take_wrong(args)) {
+  explicit InjectorEngine(const OpenArgs& args) : SharedMemoryEngine(engine_name, args), wrong_(sabotage::take_wrong(args)) {
     args.finish();
     wrong_.job.memory = &memory_;
   }
@@ -152,5 +152,5 @@ class SaboteurEngine final : public SharedMemoryEngine {
 }  // namespace kvcts::engines
 
 extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t host_abi) {
-  return kvcts::engines::table<kvcts::engines::SaboteurEngine>(host_abi);
+  return kvcts::engines::table<kvcts::engines::InjectorEngine>(host_abi);
 }

@@ -15,13 +15,13 @@ namespace {
 using catalogue::Catalogue;
 using matrix::Selection;
 
-/// A case of the selection that may host a saboteur.
+/// A case of the selection that may host a fault injector.
 struct Candidate {
   std::size_t index{0};
   nlohmann::json axes;
 };
 
-constexpr std::size_t first_round = 4, control_cases = 48, most_cases = 256;  // per saboteur
+constexpr std::size_t first_round = 4, control_cases = 48, most_cases = 256;  // per fault injector
 
 /// What noticed, from an unexpected result.
 std::vector<std::string> checks_of(const CaseResult& r) {
@@ -45,13 +45,14 @@ std::vector<std::string> checks_of(const CaseResult& r) {
   return {found.begin(), found.end()};
 }
 
-/// Failures of the machine say nothing about a saboteur.
+/// Failures of the machine say nothing about a fault injector.
 bool says_nothing(Outcome outcome) {
   return outcome == Outcome::skipped || outcome == Outcome::not_run || outcome == Outcome::unsupported ||
          outcome == Outcome::error;
 }
 
-/// The cases that have a place for one saboteur, found on demand: a suite has thousands, most saboteurs need one.
+/// The cases that have a place for one fault injector, found on demand: a suite has thousands, most fault injectors need
+/// one.
 struct Queue {
   std::vector<const Candidate*> ahead;  ///< likely ones first, each part in the suite's order
   std::size_t looked_at{0};
@@ -60,7 +61,7 @@ struct Queue {
 
 class Campaign {
  public:
-  Campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs,
+  Campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<FaultInjector>& injectors,
            const CampaignOptions& options)
       : catalogue_(catalogue), selection_(selection), options_(options), space_(catalogue) {
     for (std::size_t i = 0; i < selection_.size(); ++i) {
@@ -69,20 +70,20 @@ class Campaign {
       const std::string engine = axes.value("engine", "memcpy");
       if (engine == "memcpy" || engine == "shm") candidates_.push_back({i, std::move(axes)});
     }
-    for (const auto& s : saboteurs) {
-      rows_.emplace_back().saboteur = s;
+    for (const auto& s : injectors) {
+      rows_.emplace_back().injector = s;
       queues_.push_back({in_order(s), 0, {}});
     }
   }
 
   std::vector<Row> run() {
-    // In rounds, so that most saboteurs need few cases: a result arrives only after memory was watched for late
+    // In rounds, so that most fault injectors need few cases: a result arrives only after memory was watched for late
     // writes.
     for (std::size_t part = first_round;; part *= 4) {
       std::vector<Job> jobs;
       for (std::size_t s = 0; s < rows_.size(); ++s) {
         if (rows_[s].skipped() || rows_[s].caught) continue;
-        const std::size_t limit = rows_[s].saboteur.harmless ? control_cases : most_cases;
+        const std::size_t limit = rows_[s].injector.harmless ? control_cases : most_cases;
         const std::size_t end = std::min(limit, rows_[s].tried + part);
         for (std::size_t i = rows_[s].tried; i < end && place(s, i) != nullptr; ++i) jobs.push_back({s, i});
       }
@@ -94,7 +95,7 @@ class Campaign {
 
  private:
   struct Job {
-    std::size_t saboteur{0}, place{0};
+    std::size_t injector{0}, place{0};
   };
 
   bool holds(const std::string& expression, const Candidate& candidate) {
@@ -103,23 +104,23 @@ class Campaign {
     return found->second.evaluate(matrix::lookup_of(space_, candidate.axes), selection_.id(candidate.index));
   }
 
-  std::vector<const Candidate*> in_order(const Saboteur& saboteur) {
+  std::vector<const Candidate*> in_order(const FaultInjector& injector) {
     std::vector<const Candidate*> likely, rest;
     for (const auto& candidate : candidates_) {
-      if (!saboteur.only.empty() && !holds(saboteur.only, candidate)) continue;
-      (!saboteur.likely.empty() && holds(saboteur.likely, candidate) ? likely : rest).push_back(&candidate);
+      if (!injector.only.empty() && !holds(injector.only, candidate)) continue;
+      (!injector.likely.empty() && holds(injector.likely, candidate) ? likely : rest).push_back(&candidate);
     }
     likely.insert(likely.end(), rest.begin(), rest.end());
     return likely;
   }
 
-  /// The i-th case that has a place for the saboteur; nullptr: there are fewer.
-  const Candidate* place(std::size_t saboteur, std::size_t i) {
-    Queue& queue = queues_[saboteur];
+  /// The i-th case that has a place for the fault injector; nullptr: there are fewer.
+  const Candidate* place(std::size_t injector, std::size_t i) {
+    Queue& queue = queues_[injector];
     while (queue.places.size() <= i && queue.looked_at < queue.ahead.size()) {
       const Candidate* candidate = queue.ahead[queue.looked_at++];
       try {
-        if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_)))
+        if (fits(rows_[injector].injector, resolve(selection_.spec(candidate->index), catalogue_)))
           queue.places.push_back(candidate);
       } catch (const std::exception&) {  // the suite's own run reports it
       }
@@ -127,28 +128,29 @@ class Campaign {
     return i < queue.places.size() ? queue.places[i] : nullptr;
   }
 
-  ResolvedCase sabotaged(const Job& job) const {
-    CaseSpec spec = selection_.spec(queues_[job.saboteur].places[job.place]->index);
+  ResolvedCase injected(const Job& job) const {
+    CaseSpec spec = selection_.spec(queues_[job.injector].places[job.place]->index);
     if (!options_.behind.empty()) spec.engine = options_.behind;
     ResolvedCase resolved = resolve(spec, catalogue_);
-    (options_.behind.empty() ? put_into : put_in_front)(rows_[job.saboteur].saboteur, resolved);
+    (options_.behind.empty() ? put_into : put_proxy_into)(rows_[job.injector].injector, resolved);
     return resolved;
   }
 
   void execute(const std::vector<Job>& jobs) {
     const auto id_of = [&](std::size_t i) {
-      return rows_[jobs[i].saboteur].saboteur.id + " @ " +
-             selection_.id(queues_[jobs[i].saboteur].places[jobs[i].place]->index);
+      return rows_[jobs[i].injector].injector.id + " @ " +
+             selection_.id(queues_[jobs[i].injector].places[jobs[i].place]->index);
     };
     std::map<std::string, std::size_t> by_id;
     for (std::size_t i = 0; i < jobs.size(); ++i) by_id.emplace(id_of(i), i);
-    std::map<std::size_t, std::pair<std::size_t, CaseResult>> first;  // saboteur -> place and result of its first catch
+    std::map<std::size_t, std::pair<std::size_t, CaseResult>>
+        first;  // fault injector -> place and result of its first catch
     supervisor::Options how;
     how.jobs = options_.jobs;
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t, CaseResult&& result) {
       const Job& job = jobs[by_id.at(result.id)];
-      auto& row = rows_[job.saboteur];
+      auto& row = rows_[job.injector];
       ++row.tried;
       if (says_nothing(result.outcome)) {
         if (options_.say && result.outcome != Outcome::not_run)
@@ -157,18 +159,18 @@ class Campaign {
         return;
       }
       if (result.outcome == Outcome::pass) return;  // equal to correct code here, see fits()
-      const auto known = first.find(job.saboteur);
+      const auto known = first.find(job.injector);
       if (known == first.end() || job.place < known->second.first)
-        first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
+        first.insert_or_assign(job.injector, std::make_pair(job.place, std::move(result)));
     };
     const supervisor::Summary summary =
-        supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
+        supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return injected(jobs[i]); }}, how, handlers);
     if (summary.interrupted) throw supervisor::Interrupted();  // what did not run was not missed
     for (auto& [s, found] : first) {
       auto& row = rows_[s];
       const std::size_t index = queues_[s].places[found.first]->index;
       Catch one{selection_.id(index), selection_.suite(index), checks_of(found.second), std::move(found.second), false};
-      one.named = one.result.diagnosis.exact && one.result.diagnosis.fault_class == row.saboteur.fault_class;
+      one.named = one.result.diagnosis.exact && one.result.diagnosis.fault_class == row.injector.fault_class;
       row.tried = found.first + 1;  // the cases before it in the queue, and itself
       row.caught = std::move(one);
     }
@@ -186,19 +188,19 @@ class Campaign {
 
 }  // namespace
 
-std::vector<Row> run_campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs,
-                              const CampaignOptions& options) {
-  return Campaign(catalogue, selection, saboteurs, options).run();
+std::vector<Row> run_campaign(const Catalogue& catalogue, const Selection& selection,
+                              const std::vector<FaultInjector>& injectors, const CampaignOptions& options) {
+  return Campaign(catalogue, selection, injectors, options).run();
 }
 
 Totals totals_of(const std::vector<Row>& rows) {
   Totals totals;
   for (const auto& row : rows) {
-    if (row.saboteur.harmless) {
+    if (row.injector.harmless) {
       totals.false_alarms += row.caught.has_value();
       continue;
     }
-    ++totals.saboteurs;
+    ++totals.injectors;
     totals.skipped += row.skipped();
     totals.caught += row.caught.has_value();
     totals.named += row.caught && row.caught->named;

@@ -1,4 +1,4 @@
-// Suite x saboteurs: every saboteur replaces real code in cases of the suite, until a case notices.
+// Suite x fault injectors: every fault injector replaces real code in cases of the suite, until a case notices.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "case/result.hpp"
 #include "matrix/select.hpp"
-#include "tools/sabotage/saboteurs.hpp"
+#include "tools/sabotage/fault_injectors.hpp"
 
 namespace kvcts::sabotage {
 
@@ -23,7 +23,7 @@ struct Catch {
 };
 
 struct Row {
-  Saboteur saboteur;
+  FaultInjector injector;
   std::optional<Catch> caught;
   std::size_t tried{0};    ///< cases run against it; 0: no case of the suite has a place for it
   std::size_t silent{0};   ///< of those, cases that could not run
@@ -33,21 +33,22 @@ struct Row {
 
 struct CampaignOptions {
   int jobs{1};
-  std::string behind;  ///< "" = the case's engine; else the engine that replaces it, with saboteurs of engines in front
+  std::string
+      behind;  ///< "" = the case's engine; else the engine that replaces it, with fault injectors of engines in front
   std::function<void(const std::string&)> say;
 };
 
-/// Runs the cases of the selection in its order, those that a saboteur marks as likely first. Excludes cases that do
+/// Runs the cases of the selection in its order, those that a fault injector marks as likely first. Excludes cases that do
 /// not PASS with correct code. Throws catalogue::Error for a malformed expression.
 std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
-                              const std::vector<Saboteur>& saboteurs, const CampaignOptions& options);
+                              const std::vector<FaultInjector>& injectors, const CampaignOptions& options);
 
 struct Totals {
-  std::size_t saboteurs{0}, caught{0}, named{0};  ///< excluding the controls
-  std::size_t skipped{0};                         ///< saboteurs that cannot run here
+  std::size_t injectors{0}, caught{0}, named{0};  ///< excluding the controls
+  std::size_t skipped{0};                         ///< fault injectors that cannot run here
   std::size_t false_alarms{0};                    ///< controls that were caught
   bool good() const {
-    const std::size_t ran = saboteurs - skipped;
+    const std::size_t ran = injectors - skipped;
     return ran > 0 && caught == ran && named * 100 >= ran * 95 && false_alarms == 0;
   }
 };

@@ -14,7 +14,7 @@ struct Campaigned {
   std::vector<Row> rows;
 };
 
-/// "smoke: 71 of 71 saboteurs caught, 71 named (100.0 %); 0 false alarms of 3 controls"
+/// "smoke: 71 of 71 fault injectors caught, 71 named (100.0 %); 0 false alarms of 3 controls"
 std::string totals_text(const Campaigned& campaign);
 
 std::string matrix_text(const Campaigned& campaign);

@@ -26,8 +26,8 @@ const Catalogue& all_cases() {
   return catalogue;
 }
 
-Saboteur saboteur(const std::string& id) {
-  for (auto& s : catalogue::load_saboteurs(all_cases())) {
+FaultInjector injector(const std::string& id) {
+  for (auto& s : catalogue::load_fault_injectors(all_cases())) {
     if (s.id == id) return s;
   }
   throw std::runtime_error("there is no saboteur " + id);
@@ -41,11 +41,11 @@ ResolvedCase plain_case() {
   return resolve(spec, all_cases());
 }
 
-TEST(Saboteurs, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
+TEST(FaultInjectors, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
   std::map<std::string, int> kinds;
   std::set<std::string> ids;
   int controls = 0;
-  for (const auto& s : catalogue::load_saboteurs(all_cases())) {
+  for (const auto& s : catalogue::load_fault_injectors(all_cases())) {
     s.harmless ? ++controls : ++kinds[s.kind];
     ids.insert(s.id);
     EXPECT_EQ(s.harmless, s.options["fault"] == "none") << s.id;
@@ -67,9 +67,9 @@ TEST(Saboteurs, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
   }
 }
 
-TEST(Saboteurs, EveryMisreadingIsARowAndChangesNothingButTheView) {
+TEST(FaultInjectors, EveryMisreadingIsARowAndChangesNothingButTheView) {
   const auto rows = connector::misreadings();
-  for (const auto& s : catalogue::load_saboteurs(all_cases())) {
+  for (const auto& s : catalogue::load_fault_injectors(all_cases())) {
     if (s.kind == "transport" || s.kind == "writer") continue;
     EXPECT_NE(std::find(rows.begin(), rows.end(), s.options.value("fault", "")), rows.end()) << s.id;
     ResolvedCase view = plain_case();
@@ -78,40 +78,40 @@ TEST(Saboteurs, EveryMisreadingIsARowAndChangesNothingButTheView) {
   }
 }
 
-TEST(Saboteurs, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
+TEST(FaultInjectors, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
   const ResolvedCase right = plain_case();
   ResolvedCase engine = right, connector = right, reader = right;
-  put_into(saboteur("transport/nothing"), engine);
+  put_into(injector("transport/nothing"), engine);
   EXPECT_EQ(engine.engine.plugin, "kvcts_engine_saboteur");
   EXPECT_EQ(engine.engine.options["fault"], "nothing");
-  put_into(saboteur("planner/ids-reversed"), connector);
+  put_into(injector("planner/ids-reversed"), connector);
   EXPECT_EQ(connector.connector.options["sabotage"]["how"], "reversed");
-  put_into(saboteur("reader/ids-reversed"), reader);
+  put_into(injector("reader/ids-reversed"), reader);
   EXPECT_EQ(reader.reader.options["sabotage"]["how"], "reversed");
   engine.engine = right.engine, connector.connector = right.connector, reader.reader = right.reader;
   for (const auto* c : {&engine, &connector, &reader}) EXPECT_EQ(to_json(*c), to_json(right));
 }
 
-TEST(Saboteurs, InFrontOfAnEngineTheyLeaveItWhatItIs) {
+TEST(FaultInjectors, InFrontOfAnEngineTheyLeaveItWhatItIs) {
   ResolvedCase right = plain_case();
   right.engine = {"nixl-tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, {{"UCX_TLS", "tcp"}}};
   ResolvedCase engine = right, connector = right;
-  put_in_front(saboteur("transport/late-write"), engine);
+  put_proxy_into(injector("transport/late-write"), engine);
   EXPECT_EQ(engine.engine.name, "nixl-tcp");
   EXPECT_EQ(engine.engine.plugin, "kvcts_engine_front");
   EXPECT_EQ(engine.engine.options,
             (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_us", 400000}, {"front.dtype", "bf16"}}));
   EXPECT_EQ(engine.engine.environment, (json{{"UCX_TLS", "tcp"}, {"KVCTS_FRONT_OF", "kvcts_engine_nixl"}}));
   EXPECT_EQ(engine.settle_ms, 1200);
-  put_in_front(saboteur("planner/ids-reversed"), connector);
+  put_proxy_into(injector("planner/ids-reversed"), connector);
   EXPECT_EQ(connector.connector.options["sabotage"]["how"], "reversed");
   engine.engine = right.engine, engine.settle_ms = right.settle_ms, connector.connector = right.connector;
   for (const auto* c : {&engine, &connector}) EXPECT_EQ(to_json(*c), to_json(right));
 }
 
-TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
-  const Saboteur transport = saboteur("transport/nothing"), planner = saboteur("planner/ids-reversed"),
-                 reader = saboteur("reader/ids-reversed");
+TEST(FaultInjectors, HaveNoPlaceWhereRightCodeDoesNotPass) {
+  const FaultInjector transport = injector("transport/nothing"), planner = injector("planner/ids-reversed"),
+                      reader = injector("reader/ids-reversed");
   ResolvedCase c = plain_case();
   EXPECT_TRUE(fits(transport, c));
   EXPECT_TRUE(fits(planner, c));
@@ -130,14 +130,14 @@ std::string message_of(const std::string& document) {
   fs::create_directories(folder / "saboteurs");
   std::ofstream(folder / "saboteurs" / "a.yaml") << document;
   try {
-    catalogue::load_saboteurs(Catalogue(folder));
+    catalogue::load_fault_injectors(Catalogue(folder));
   } catch (const catalogue::Error& e) {
     return e.what();
   }
   return "";
 }
 
-TEST(Saboteurs, BadDocumentsAreOneClearError) {
+TEST(FaultInjectors, BadDocumentsAreOneClearError) {
   const std::string good =
       "saboteur: a/b\nkind: planner\ntitle: t\noptions: {fault: ids, how: sorted}\nclass: wrong-block-id\n";
   EXPECT_EQ(message_of(good), "");
@@ -152,8 +152,8 @@ TEST(Saboteurs, BadDocumentsAreOneClearError) {
 
 Row row(bool harmless, bool caught, bool named) {
   Row out;
-  out.saboteur.id = "a/b", out.saboteur.kind = "planner", out.saboteur.harmless = harmless, out.tried = 1;
-  if (!harmless) out.saboteur.fault_class = FaultClass::truncated;
+  out.injector.id = "a/b", out.injector.kind = "planner", out.injector.harmless = harmless, out.tried = 1;
+  if (!harmless) out.injector.fault_class = FaultClass::truncated;
   if (caught) out.caught = Catch{"case", "smoke", {"bytes"}, {}, named};
   return out;
 }

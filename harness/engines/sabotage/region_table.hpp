@@ -6,12 +6,12 @@
 #include <map>
 #include <optional>
 
-#include "engines/sabotage/errand.hpp"
 #include "engines/sabotage/faults.hpp"
+#include "engines/sabotage/proxy_request.hpp"
 
 namespace kvcts::engines::sabotage {
 
-class Book {
+class RegionTable {
  public:
   void add(std::uint64_t handle, void* host, std::uint64_t bytes);
   void remove(std::uint64_t handle);

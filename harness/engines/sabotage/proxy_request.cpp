@@ -1,4 +1,4 @@
-#include "engines/sabotage/errand.hpp"
+#include "engines/sabotage/proxy_request.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ Staging::Staging(const Real& real, std::uint64_t bytes)
 }
 Staging::~Staging() { real_.api().deregister_region(real_.get(), handle_); }
 
-Errand::Errand(const Real& real, std::uint64_t peer, std::uint32_t op, std::span<const Piece> pieces)
+ProxyRequest::ProxyRequest(const Real& real, std::uint64_t peer, std::uint32_t op, std::span<const Piece> pieces)
     : real_(real), staging_(real, bytes_of(pieces)) {
   std::uint64_t at = 0;
   for (const Piece& piece : pieces) {
@@ -56,9 +56,9 @@ Errand::Errand(const Real& real, std::uint64_t peer, std::uint32_t op, std::span
   transfer.count = list_.size();
   real_(&kvcts_transport::prepare, static_cast<const kvcts_transfer*>(&transfer), &request_);
 }
-Errand::~Errand() { real_.api().release(real_.get(), request_); }
+ProxyRequest::~ProxyRequest() { real_.api().release(real_.get(), request_); }
 
-void Errand::wait() {
+void ProxyRequest::wait() {
   const auto end = std::chrono::steady_clock::now() + longest;
   transport::Patience patience;
   for (std::int32_t status = post(); status == KVCTS_IN_PROGRESS; status = poll()) {

@@ -11,14 +11,14 @@
 
 namespace kvcts::engines::sabotage {
 
-class Later {
+class DelayedWrites {
  public:
   /// Everything runs under `lock`; `meanwhile` runs repeatedly while work is pending.
-  Later(std::mutex& lock, std::function<void()> meanwhile);
+  DelayedWrites(std::mutex& lock, std::function<void()> meanwhile);
   /// Drops pending work. Call without the lock.
-  ~Later();
-  Later(const Later&) = delete;
-  Later& operator=(const Later&) = delete;
+  ~DelayedWrites();
+  DelayedWrites(const DelayedWrites&) = delete;
+  DelayedWrites& operator=(const DelayedWrites&) = delete;
 
   /// Call under the lock. Once it is due and everything due earlier is over, `step` runs until it returns true or
   /// throws.

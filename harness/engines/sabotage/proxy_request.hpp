@@ -23,18 +23,18 @@ class Staging {
   std::uint64_t handle_{0};
 };
 
-/// Where a piece of an errand lies at the peer.
+/// Where a piece of an proxy request lies at the peer.
 struct Piece {
   std::uint64_t region{0}, offset{0}, bytes{0};
 };
 
-class Errand {
+class ProxyRequest {
  public:
   /// Prepares it; `pieces` lie end to end in its staging.
-  Errand(const Real& real, std::uint64_t peer, std::uint32_t op, std::span<const Piece> pieces);
-  ~Errand();
-  Errand(const Errand&) = delete;
-  Errand& operator=(const Errand&) = delete;
+  ProxyRequest(const Real& real, std::uint64_t peer, std::uint32_t op, std::span<const Piece> pieces);
+  ~ProxyRequest();
+  ProxyRequest(const ProxyRequest&) = delete;
+  ProxyRequest& operator=(const ProxyRequest&) = delete;
   std::byte* data() const { return staging_.data(); }
   std::int32_t post() { return real_(&kvcts_transport::post, request_); }
   std::int32_t poll() { return real_(&kvcts_transport::poll, request_, static_cast<kvcts_progress*>(nullptr)); }

@@ -1,4 +1,4 @@
-#include "engines/sabotage/later.hpp"
+#include "engines/sabotage/delayed_writes.hpp"
 
 #include <algorithm>
 
@@ -22,9 +22,10 @@ bool stepped(const std::function<bool()>& step) {
 
 }  // namespace
 
-Later::Later(std::mutex& lock, std::function<void()> meanwhile) : lock_(lock), meanwhile_(std::move(meanwhile)) {}
+DelayedWrites::DelayedWrites(std::mutex& lock, std::function<void()> meanwhile)
+    : lock_(lock), meanwhile_(std::move(meanwhile)) {}
 
-Later::~Later() {
+DelayedWrites::~DelayedWrites() {
   {
     const std::lock_guard lock(lock_);
     ends_ = true;
@@ -33,7 +34,7 @@ Later::~Later() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Later::add(std::chrono::microseconds delay, std::function<bool()> step) {
+void DelayedWrites::add(std::chrono::microseconds delay, std::function<bool()> step) {
   const Clock::time_point due = Clock::now() + delay;
   const auto next = std::find_if(tasks_.begin(), tasks_.end(), [due](const Task& task) { return task.due > due; });
   tasks_.insert(next, {due, std::move(step)});
@@ -41,7 +42,7 @@ void Later::add(std::chrono::microseconds delay, std::function<bool()> step) {
   changed_.notify_all();
 }
 
-void Later::run() {
+void DelayedWrites::run() {
   std::unique_lock lock(lock_);
   while (!ends_) {
     if (tasks_.empty()) {

@@ -1,4 +1,4 @@
-#include "engines/sabotage/book.hpp"
+#include "engines/sabotage/region_table.hpp"
 
 #include "engines/support/descriptors.hpp"
 
@@ -9,38 +9,38 @@ constexpr Address apart = Address{1} << 36;
 
 }  // namespace
 
-Address Book::place(Region region) {
+Address RegionTable::place(Region region) {
   const Address at = next_;
   next_ += region.bytes + apart;
   regions_.emplace(at, region);
   return at;
 }
 
-void Book::add(std::uint64_t handle, void* host, std::uint64_t bytes) {
+void RegionTable::add(std::uint64_t handle, void* host, std::uint64_t bytes) {
   ours_[handle] = place({bytes, static_cast<std::byte*>(host), handle});
 }
-void Book::remove(std::uint64_t handle) {
+void RegionTable::remove(std::uint64_t handle) {
   const auto found = ours_.find(handle);
   if (found == ours_.end()) return;
   regions_.erase(found->second);
   ours_.erase(found);
 }
-void Book::add_peer(std::uint64_t peer, const std::vector<std::uint64_t>& bytes) {
+void RegionTable::add_peer(std::uint64_t peer, const std::vector<std::uint64_t>& bytes) {
   auto& list = peers_[peer];
   for (std::size_t i = 0; i < bytes.size(); ++i) list.push_back(place({bytes[i], nullptr, i}));
 }
-void Book::remove_peer(std::uint64_t peer) {
+void RegionTable::remove_peer(std::uint64_t peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return;
   for (const Address at : found->second) regions_.erase(at);
   peers_.erase(found);
 }
-std::uint64_t Book::bytes(std::uint64_t handle) const {
+std::uint64_t RegionTable::bytes(std::uint64_t handle) const {
   const auto found = ours_.find(handle);
   return found == ours_.end() ? 0 : regions_.at(found->second).bytes;
 }
 
-void Book::show(std::uint64_t peer, Job& job) const {
+void RegionTable::show(std::uint64_t peer, Job& job) const {
   job.local.clear(), job.remote.clear();
   for (const auto& [at, region] : regions_) {
     if (region.host != nullptr) job.local.push_back({at, region.bytes});
@@ -48,7 +48,7 @@ void Book::show(std::uint64_t peer, Job& job) const {
   for (const Address at : peers_.at(peer)) job.remote.push_back({at, regions_.at(at).bytes});
 }
 
-std::optional<Moves> Book::moves(const kvcts_transfer& transfer) const {
+std::optional<Moves> RegionTable::moves(const kvcts_transfer& transfer) const {
   const auto peer = peers_.find(transfer.peer);
   if (peer == peers_.end()) return std::nullopt;
   Moves out;
@@ -66,14 +66,14 @@ std::optional<Moves> Book::moves(const kvcts_transfer& transfer) const {
   return out;
 }
 
-std::map<Address, Book::Region>::const_iterator Book::find(Address at) const {
+std::map<Address, RegionTable::Region>::const_iterator RegionTable::find(Address at) const {
   auto found = regions_.upper_bound(at);
   if (found == regions_.begin() || at - (--found)->first > found->second.bytes)
     throw Failure{KVCTS_E_BACKEND, "a fault produced an address outside every region"};
   return found;
 }
 
-Book::List Book::list(const Moves& moves, std::uint32_t op) const {
+RegionTable::List RegionTable::list(const Moves& moves, std::uint32_t op) const {
   List out{op, {}};
   for (const Move& move : moves) {
     const auto from = find(move.from), to = find(move.to);
@@ -90,16 +90,16 @@ Book::List Book::list(const Moves& moves, std::uint32_t op) const {
   return out;
 }
 
-bool Book::holds(Address at, std::uint64_t bytes) const {
+bool RegionTable::holds(Address at, std::uint64_t bytes) const {
   const auto found = find(at);
   return inside(at - found->first, bytes, found->second.bytes);
 }
 
-std::byte* Book::host(Address at) const {
+std::byte* RegionTable::host(Address at) const {
   const auto found = find(at);
   return found->second.host == nullptr ? nullptr : found->second.host + (at - found->first);
 }
-Piece Book::piece(Address at, std::uint64_t bytes) const {
+Piece RegionTable::piece(Address at, std::uint64_t bytes) const {
   const auto found = find(at);
   return {found->second.number, at - found->first, bytes};
 }
