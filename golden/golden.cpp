@@ -17,7 +17,7 @@
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
 #include "process/installation.hpp"
-#include "process/json_words.hpp"
+#include "process/json_text.hpp"
 #include "process/unique_fd.hpp"
 
 namespace kvcts::golden {
@@ -261,7 +261,7 @@ std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view lay
     }
     return tensors;
   } catch (const json::exception& fault) {
-    throw Error(file.string() + ": not a golden file of this format (" + words_of(fault) + ")");
+    throw Error(file.string() + ": not a golden file of this format (" + to_string(fault) + ")");
   } catch (const Error& fault) {
     const std::string text = fault.what();
     throw Error(text.starts_with(file.string()) ? text : file.string() + ": " + text);

@@ -1,5 +1,5 @@
 #include "golden/manifest.hpp"
-#include "process/json_words.hpp"
+#include "process/json_text.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -49,7 +49,7 @@ Manifest read_manifest(const fs::path& folder) {
                               .versions = entry.at("versions")};
     }
   } catch (const nlohmann::json::exception& fault) {
-    throw Error(path.string() + ": not a manifest (" + words_of(fault) + "); restore it from version control");
+    throw Error(path.string() + ": not a manifest (" + to_string(fault) + "); restore it from version control");
   }
   return manifest;
 }

@@ -12,19 +12,19 @@ namespace kvcts {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 3> performer_words{"machine", "engine", "program"};
+constexpr std::array<std::string_view, 3> performer_text{"machine", "engine", "program"};
 
 std::string_view name(Side side) { return side == Side::producer ? "producer" : "consumer"; }
 
-std::string_view name(Performer performer) { return performer_words[static_cast<std::size_t>(performer)]; }
+std::string_view name(Performer performer) { return performer_text[static_cast<std::size_t>(performer)]; }
 
 namespace {
 
 Performer performer_from_name(std::string_view word) {
-  const auto* found = std::find(performer_words.begin(), performer_words.end(), word);
-  if (found == performer_words.end())
+  const auto* found = std::find(performer_text.begin(), performer_text.end(), word);
+  if (found == performer_text.end())
     throw std::runtime_error("performer: expected a word, found '" + std::string(word) + "'");
-  return static_cast<Performer>(found - performer_words.begin());
+  return static_cast<Performer>(found - performer_text.begin());
 }
 
 json scheme_to_json(const layout::Scheme& scheme) {

@@ -61,7 +61,7 @@ bool extend(Provenance& run, const Provenance& next) {
   return true;
 }
 
-std::string words(const Provenance& who) {
+std::string to_string(const Provenance& who) {
   switch (who.kind) {
     case Kind::unknown:
       return "unknown";
@@ -98,7 +98,7 @@ std::string words(const Provenance& who) {
 }
 
 json place_json(const Provenance& who) {
-  if (who.kind != Kind::element || who.block < 0 || !who.component.empty()) return words(who);
+  if (who.kind != Kind::element || who.block < 0 || !who.component.empty()) return to_string(who);
   return {who.rank < 0 ? 0 : who.rank, who.layer, who.kv, who.block, who.slot, who.head, who.channel, who.generation};
 }
 

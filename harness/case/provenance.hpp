@@ -52,7 +52,7 @@ bool extend(Provenance& run, const Provenance& next);
 
 /// "K layer 3 block 7 slot 2 head 1 channel 0..15, generation 1, from rank 0", "poison of D/kv.L0 + 128..159", "0x00",
 /// "unknown".
-std::string words(const Provenance& who);
+std::string to_string(const Provenance& who);
 
 /// A place of a drawing (`$defs/place` of results.schema.json): [rank, layer, kv, block, slot, head, channel, generation],
 /// or words.

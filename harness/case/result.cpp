@@ -398,7 +398,7 @@ std::string in_a_line(const std::vector<Finding>& what_happened) {
   return out;
 }
 
-std::string in_words(const Cause& cause) { return std::string(name(cause.fault_class)) + ": " + cause.words; }
+std::string to_string(const Cause& cause) { return std::string(name(cause.fault_class)) + ": " + cause.words; }
 
 Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doubts& doubts) {
   const Cause& first = causes.at(0);
@@ -407,7 +407,7 @@ Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doub
   const auto say_those = [&](std::string_view before, auto&& such) {
     std::string words;
     for (const Cause& other : causes)
-      if (such(other)) words += (words.empty() ? " " : ", or ") + in_words(other);
+      if (such(other)) words += (words.empty() ? " " : ", or ") + to_string(other);
     if (!words.empty()) out.text += "; " + std::string(before) + words;
   };
   say_those("the bytes cannot tell it from", [](const Cause& other) { return other.rival; });

@@ -40,7 +40,7 @@ struct Cause {
 };
 
 /// "axis-permuted: written HND, read as NHD".
-std::string in_words(const Cause& cause);
+std::string to_string(const Cause& cause);
 
 struct Diagnosis {
   FaultClass fault_class{};  ///< primary class, "" = none

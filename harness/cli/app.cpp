@@ -112,7 +112,7 @@ Asked asked(std::vector<std::string> words) {
 }
 
 /// A parse error in the user's words: a misspelt option names its neighbour.
-std::string words_of(const CLI::ParseError& error, const CLI::App& app) {
+std::string to_string(const CLI::ParseError& error, const CLI::App& app) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
   for (const std::string& word : app.remaining())
     if (word.starts_with("-")) return fmt::format("unknown option '{}'{}", word, nearest_option(app, word));
@@ -135,7 +135,7 @@ int parse_verb(const Asked& asked, const std::string& who) {
     std::fputs(app.help().c_str(), stdout);
     return exit_as_expected;
   } catch (const CLI::ParseError& e) {
-    throw UsageError(words_of(e, app) + "; `" + who + " --help` lists the options");
+    throw UsageError(to_string(e, app) + "; `" + who + " --help` lists the options");
   }
   return action();
 }

@@ -38,7 +38,7 @@ bool extends(const Row& row, const std::optional<layout::Element>& next) {
   return axis && (!row.moving || row.moving == axis);
 }
 
-std::string words(const layout::Cache& cache, const Row& row) {
+std::string to_string(const layout::Cache& cache, const Row& row) {
   if (!row.first) return "padding";
   const layout::Plane& plane = cache.planes[static_cast<std::size_t>(row.first->plane)];
   std::string text = plane.component == layout::Component::data ? "" : fmt::format("{} ", name(plane.component));
@@ -92,7 +92,7 @@ std::string draw_bytes(const layout::Cache& cache, int allocation, int rows) {
   std::string text;
   for (int i = 0; i < std::min<int>(rows, static_cast<int>(found.size())); ++i) {
     const Row& row = found[static_cast<std::size_t>(i)];
-    text += fmt::format("{:>10} .. {:<10} {}\n", row.begin / 8, (row.end + 7) / 8, words(cache, row));
+    text += fmt::format("{:>10} .. {:<10} {}\n", row.begin / 8, (row.end + 7) / 8, to_string(cache, row));
   }
   if (static_cast<int>(found.size()) > rows)
     text += fmt::format("{:>10} .. {:<10} and so on\n", found.back().begin / 8, end / 8);

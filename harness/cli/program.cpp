@@ -62,7 +62,7 @@ int run_program(const std::vector<std::string>& words, const fs::path& log) {
   return exit_code(status);
 }
 
-std::string last_words(const fs::path& log) {
+std::string last_output(const fs::path& log) {
   std::istringstream lines(process::read_text_file(log));
   std::string last;
   for (std::string line; std::getline(lines, line);)

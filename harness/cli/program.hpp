@@ -27,6 +27,6 @@ int exit_code(int status);
 int run_program(const std::vector<std::string>& words, const std::filesystem::path& log = {});
 
 /// The last line that is not empty; or that there is none.
-std::string last_words(const std::filesystem::path& log);
+std::string last_output(const std::filesystem::path& log);
 
 }  // namespace kvcts::cli

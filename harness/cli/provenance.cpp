@@ -90,7 +90,7 @@ nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
                      {"cases", digest_of_folder(cases)},
                      {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
                      {"host", process::host_name()},
-                     {"isolation", process::isolation_words()}};
+                     {"isolation", process::isolation_text()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

@@ -13,7 +13,7 @@ namespace kvcts::cli {
 
 namespace {
 
-std::string memory_words(const scenario::Memory& memory) {
+std::string memory_text(const scenario::Memory& memory) {
   std::string out = memory.side + (memory.rank ? fmt::format(" rank {}", memory.rank) : "");
   const auto& view = memory.view;
   if (!view.of.empty()) out += ", bytes of " + view.of + (view.offset ? fmt::format(" + {}", view.offset) : "");
@@ -38,7 +38,7 @@ std::vector<std::string> scenario_lines(const scenario::Scenario& scenario) {
   using nlohmann::json;
   std::vector<std::string> lines;
   for (const auto& [name, memory] : scenario.memories)
-    lines.push_back(fmt::format("memory    {}: {}", name, memory_words(memory)));
+    lines.push_back(fmt::format("memory    {}: {}", name, memory_text(memory)));
   for (const auto& [name, request] : scenario.requests) {
     std::string line = fmt::format("request   {}: {} tokens, generation {}", name, request.tokens, request.generation);
     for (const auto& [memory, ids] : request.blocks) line += fmt::format(", {} [{}]", memory, fmt::join(ids, " "));
@@ -53,7 +53,7 @@ std::vector<std::string> scenario_lines(const scenario::Scenario& scenario) {
     json body = document["steps"][i].begin().value();
     const json actual = body.value("actually", json());
     body.erase("actually"), body.erase("name");
-    const std::string words = catalogue::words_of_step(body, std::string(name(step.intended.op)));
+    const std::string words = catalogue::step_yaml(body, std::string(name(step.intended.op)));
     lines.push_back(
         fmt::format("  {:<{}}  {}{}{}", step.name, widest, name(step.intended.op), words.empty() ? "" : " ", words));
     if (step.as_intended) continue;
@@ -66,8 +66,8 @@ std::vector<std::string> scenario_lines(const scenario::Scenario& scenario) {
       const bool same = op == name(step.intended.op);
       const json shown = same ? catalogue::difference(body, item.begin().value()) : item.begin().value();
       lines.push_back(fmt::format("  {:<{}}  actually: {}", "", widest,
-                                  same ? (shown.empty() ? "as intended" : catalogue::words_of_step(shown, op))
-                                       : op + " " + catalogue::words_of_step(shown, op)));
+                                  same ? (shown.empty() ? "as intended" : catalogue::step_yaml(shown, op))
+                                       : op + " " + catalogue::step_yaml(shown, op)));
     }
   }
   return lines;

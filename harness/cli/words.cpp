@@ -6,7 +6,7 @@
 namespace kvcts::cli {
 namespace {
 
-const std::vector<Word>& headline_words() {
+const std::vector<Word>& headline_text() {
   static const std::vector<Word> all{
       {"headline", "incomplete",
        "A planned case did not run, or none ran at all. Exit status 5, unless something failed, too.",
@@ -39,7 +39,7 @@ const std::vector<Word>& words() {
     add<Verdict>(w, "verdict", verdict_count);
     add<Evidence>(w, "evidence", evidence_count);
     add<Phase>(w, "phase", phase_count);
-    w.insert(w.end(), headline_words().begin(), headline_words().end());
+    w.insert(w.end(), headline_text().begin(), headline_text().end());
     w.insert(w.end(), glossary().begin(), glossary().end());
     for (const FaultClass fault : fault_classes())
       w.push_back({"fault class", std::string(name(fault)), std::string(meaning(fault)), std::string(advice(fault))});

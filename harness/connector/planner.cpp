@@ -13,7 +13,7 @@ using layout::Plane;
 
 namespace {
 
-std::string words(const Plane& plane) {
+std::string to_string(const Plane& plane) {
   return std::string(layout::name(plane.component)) + " " + std::string(layout::name(plane.dtype));
 }
 
@@ -119,9 +119,10 @@ class GroupPlanner {
       plan_.relayout = plan_.relayout || inner_order(*src.plane) != inner_order(*dst.plane);
     }
     if (covered != channels(dst)) {
-      throw Refusal("consumer needs " + words(*dst.plane) + " layer " + std::to_string(layer) + " " + (kv == 0 ? "K" : "V") +
-                    " head " + std::to_string(head) + ": producer ranks have " + std::to_string(covered) + " of its " +
-                    std::to_string(channels(dst)) + " channels; the two caches do not describe the same model");
+      throw Refusal("consumer needs " + to_string(*dst.plane) + " layer " + std::to_string(layer) + " " +
+                    (kv == 0 ? "K" : "V") + " head " + std::to_string(head) + ": producer ranks have " +
+                    std::to_string(covered) + " of its " + std::to_string(channels(dst)) +
+                    " channels; the two caches do not describe the same model");
     }
   }
 
@@ -144,7 +145,7 @@ class GroupPlanner {
 
   static void check_types(const Mapped& src, const Mapped& dst) {
     if (src.plane->dtype != dst.plane->dtype) {
-      throw Refusal("producer holds " + words(*src.plane) + ", consumer needs " + words(*dst.plane) +
+      throw Refusal("producer holds " + to_string(*src.plane) + ", consumer needs " + to_string(*dst.plane) +
                     ": that is a conversion, not a move; use the same dtype or a connector that converts");
     }
     if (layout::bits(src.plane->dtype) < 8 && src.plane->high_nibble_first != dst.plane->high_nibble_first) {
@@ -153,7 +154,7 @@ class GroupPlanner {
           "which this connector does not do");
     }
     if (src.blocks != dst.blocks || src.slots != dst.slots) {
-      throw Refusal("producer and consumer disagree on whether " + words(*dst.plane) +
+      throw Refusal("producer and consumer disagree on whether " + to_string(*dst.plane) +
                     " has one value per token, block or cache");
     }
   }
@@ -185,7 +186,7 @@ class GroupPlanner {
         // A plane may have a value only for some slots: one scale per 16 tokens.
         if (dst.slots && !dst[Axis::slot].holds(d.slot)) continue;
         if (src.slots && !src[Axis::slot].holds(s.slot)) {
-          throw Refusal("consumer needs " + words(*dst.plane) + " of slot " + std::to_string(d.slot) +
+          throw Refusal("consumer needs " + to_string(*dst.plane) + " of slot " + std::to_string(d.slot) +
                         ", which on the producer is slot " + std::to_string(s.slot) + " and has no separate value there");
         }
         emit(src_base + src[Axis::block].at(s.block) + (src.slots ? src[Axis::slot].at(s.slot) : 0),

@@ -57,7 +57,7 @@ std::vector<std::string> steps_without_effect(const Scenario& scenario, const Ad
   return out;
 }
 
-std::string words_without_effect(const std::vector<std::string>& steps) {
+std::string text_without_effect(const std::vector<std::string>& steps) {
   std::string names;
   for (std::size_t i = 0; i < steps.size(); ++i)
     names += (i == 0 ? "" : i + 1 == steps.size() ? " and " : ", ") + ("'" + steps[i] + "'");

@@ -17,6 +17,6 @@ std::vector<std::string> steps_without_effect(const Scenario& scenario, const Ad
                                               bool right, std::uint64_t seed, const CopyExecutor& executor);
 
 /// "what 'move2' did instead made no difference to any byte or report", or "" for no steps.
-std::string words_without_effect(const std::vector<std::string>& steps);
+std::string text_without_effect(const std::vector<std::string>& steps);
 
 }  // namespace kvcts::scenario

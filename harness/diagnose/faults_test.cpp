@@ -60,7 +60,7 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
     if (std::getenv("KVCTS_SHOW")) {
       std::cout << spec.id << ": " << ending << " | tried " << report.tried << ", " << report.diagnose_ns / 1000000
                 << " ms, compare " << report.compare_ns / 1000000 << " ms\n";
-      for (const Cause& other : report.diagnosis.causes) std::cout << "      also " << in_words(other) << "\n";
+      for (const Cause& other : report.diagnosis.causes) std::cout << "      also " << to_string(other) << "\n";
     }
     EXPECT_TRUE(testing_support::as_expected(spec, report)) << ending;
     EXPECT_TRUE(report.diagnosis.exact || fault_class == FaultClass::none) << ending;

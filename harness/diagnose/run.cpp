@@ -245,7 +245,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
     if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
     if (!completed) report.message = ended;
     if (report.outcome == Outcome::pass)
-      report.message = words_without_effect(steps_without_effect(scenario, space, seen, true, seed, executor));
+      report.message = text_without_effect(steps_without_effect(scenario, space, seen, true, seed, executor));
     conclude();
     return report;
   }
@@ -315,7 +315,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   report.message = message.empty() ? text : message + "; " + text;
-  if (const std::string idle = words_without_effect(steps_without_effect(scenario, space, seen, false, seed, executor));
+  if (const std::string idle = text_without_effect(steps_without_effect(scenario, space, seen, false, seed, executor));
       !idle.empty())
     report.message += "; " + idle;
   if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};

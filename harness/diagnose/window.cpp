@@ -98,7 +98,7 @@ Provenance ProvenanceFormatter::tell(const Symbol& who, int buffer) const {
     case Symbol::Kind::number:
       break;
     default:
-      out.kind = Kind::other, out.text = words(who, space_.buffers());
+      out.kind = Kind::other, out.text = to_string(who, space_.buffers());
       return out;
   }
   out.kind = Kind::element;

@@ -24,7 +24,7 @@ ByteRange bit_bounds(const Plane& plane) {
   return {low, add(high, bits(plane.dtype))};
 }
 
-std::string words(const Mode& m) {
+std::string to_string(const Mode& m) {
   return std::string("mode ") + letter(m.axis) + '=' + std::to_string(m.extent) + " (stride " + std::to_string(m.stride) +
          " bits, step " + std::to_string(m.step) + ")";
 }
@@ -40,10 +40,10 @@ void validate(const Plane& plane, const std::string& where, const Cache& cache) 
                 std::to_string(unit));
   }
   for (const Mode& m : plane.modes) {
-    if (m.extent < 1) throw Error(where + ", " + words(m) + ": expected an extent of 1 or more");
-    if (m.step < 1) throw Error(where + ", " + words(m) + ": expected a step of 1 or more");
+    if (m.extent < 1) throw Error(where + ", " + to_string(m) + ": expected an extent of 1 or more");
+    if (m.step < 1) throw Error(where + ", " + to_string(m) + ": expected a step of 1 or more");
     if (m.stride % unit != 0) {
-      throw Error(where + ", " + words(m) + ": expected a stride in multiples of " + std::to_string(unit) + " bits");
+      throw Error(where + ", " + to_string(m) + ": expected a stride in multiples of " + std::to_string(unit) + " bits");
     }
   }
   for (Axis axis : all_axes) {

@@ -28,7 +28,7 @@ const Scheme& fp16() {
   return scheme;
 }
 
-std::string words(const Numbers& n) { return json(n).dump(); }
+std::string to_string(const Numbers& n) { return json(n).dump(); }
 
 /// "0.8.5..0.22.1" or one version; compared number by number.
 Numbers version(const std::string& text) {
@@ -152,14 +152,15 @@ void hold(const std::vector<Observation>& seen, const std::vector<Entry>& entrie
         if (u.system != "vLLM" || u.backend != o.backend || !within(u.versions, o.version)) continue;
         if (!u.hint.empty() && !o.hint.empty() && u.hint != o.hint) continue;
         const View view = ours(e, o.view.shape);
-        candidates += "\n  " + e.id + ": " + words(view.shape) + " strides " + words(view.strides);
+        candidates += "\n  " + e.id + ": " + to_string(view.shape) + " strides " + to_string(view.strides);
         if (view != o.view) continue;
         matched = true;
         ++confirmed[e.id + ' ' + u.backend + ' ' + u.hint + ' ' + o.version];
       }
     }
     EXPECT_TRUE(matched) << "vLLM " << o.version << ' ' << o.cls << " (" << o.backend << ") " << o.hint << ": "
-                         << words(o.view.shape) << " strides " << words(o.view.strides) << " matches none of:" << candidates;
+                         << to_string(o.view.shape) << " strides " << to_string(o.view.strides)
+                         << " matches none of:" << candidates;
   }
   // Claims: in every version of the oracle where the backend shows a shape, the claimed layout must be among the matches.
   for (const Entry& e : entries) {
@@ -210,7 +211,7 @@ TEST(VllmOracle, SingleVersionFilesAgreeWithTheHistory) {
           matched = matched || (claimed && ours(e, o.view.shape) == o.view);
         }
       }
-      EXPECT_TRUE(matched) << ver << ' ' << o.cls << ' ' << o.hint << ": " << words(o.view.shape);
+      EXPECT_TRUE(matched) << ver << ' ' << o.cls << ' ' << o.hint << ": " << to_string(o.view.shape);
     }
   }
 }

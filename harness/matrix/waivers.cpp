@@ -12,7 +12,7 @@ namespace kvcts::matrix {
 namespace {
 
 // "FAIL axis-permuted in register", for sentences.
-std::string words(const Expected& expected) {
+std::string to_string(const Expected& expected) {
   std::string out(name(expected.outcome));
   if (expected.fault_class != FaultClass::none) out += " " + std::string(name(expected.fault_class));
   if (expected.phase) out += " in " + std::string(name(*expected.phase));
@@ -20,11 +20,11 @@ std::string words(const Expected& expected) {
   return out;
 }
 
-std::string words(const CaseResult& result) {
+std::string to_string(const CaseResult& result) {
   Expected got;
   got.outcome = result.outcome, got.fault_class = result.diagnosis.fault_class;
   if (result.outcome != Outcome::pass) got.phase = result.phase;
-  return words(got);
+  return to_string(got);
 }
 
 /// Did a flaky case fail only as the waiver says?
@@ -103,8 +103,8 @@ Ruling Waivers::judge(const CaseResult& result, const std::vector<Expected>& exp
   if (!good && !expired.waiver.empty()) return expired;
   if (good) return {Verdict::as_expected, "", ""};
   std::string wanted = expected.empty() ? "PASS" : "";
-  for (const auto& one : expected) wanted += (wanted.empty() ? "" : " or ") + words(one);
-  return {Verdict::unexpected, "", "expected " + wanted + ", got " + words(result)};
+  for (const auto& one : expected) wanted += (wanted.empty() ? "" : " or ") + to_string(one);
+  return {Verdict::unexpected, "", "expected " + wanted + ", got " + to_string(result)};
 }
 
 std::string today() {

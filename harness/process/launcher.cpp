@@ -50,7 +50,7 @@ struct Kill {
   int clean_scans{0};
 };
 
-json words_of(const ProcessStat& stat) {
+json to_string(const ProcessStat& stat) {
   return {{"pid", stat.pid},
           {"state", std::string(1, stat.state)},
           {"command", stat.command},
@@ -248,7 +248,7 @@ class Launcher {
     }
     reap();  // the stops that this caused
     json left = json::array();
-    for (const ProcessStat& stat : moving) left.push_back(words_of(stat));
+    for (const ProcessStat& stat : moving) left.push_back(to_string(stat));
     // Whose parent is gone: while all stand, none can hide behind its next child.
     json orphans = json::array();
     for (const ProcessStat& stat : self_ == 1 ? reached(tree) : std::vector<ProcessStat>{})
@@ -383,7 +383,7 @@ class Launcher {
       }
       json left = json::array();
       if (kill->clean_scans < 2)
-        for (const ProcessStat& stat : alive) left.push_back(words_of(stat));
+        for (const ProcessStat& stat : alive) left.push_back(to_string(stat));
       reap();
       for (const auto& [pid, began] : kill->killed) kill->ended.insert(pid);
       channel_.queue({{"event", "killed"},

@@ -36,7 +36,7 @@ std::string step_text(const json& step) {
   const json actual = body.value("actually", json());
   const json name = body.value("name", json());
   body.erase("actually"), body.erase("name");
-  std::string out = words_of_step(body, operation);
+  std::string out = step_yaml(body, operation);
   const auto add = [&out](const std::string& key, const std::string& text) {
     out += (out.empty() ? "" : ", ") + key + ": " + text;
   };
@@ -45,13 +45,13 @@ std::string step_text(const json& step) {
   const json* alone = only_action(actual, operation);
   const json patch = alone ? difference(body, *alone) : json();
   if (alone && !patch.empty()) {
-    add("actually", "{" + words_of_step(patch, operation) + "}");
+    add("actually", "{" + step_yaml(patch, operation) + "}");
   } else if (actual.is_array()) {
     std::string list;
     for (const json& action : actual) {
       const bool one = action.is_object() && action.size() == 1 && action.begin().value().is_object();
       list += (list.empty() ? "" : ", ") +
-              (one ? "{" + action.begin().key() + ": {" + words_of_step(action.begin().value(), action.begin().key()) + "}}"
+              (one ? "{" + action.begin().key() + ": {" + step_yaml(action.begin().value(), action.begin().key()) + "}}"
                    : flow(action));
     }
     add("actually", "[" + list + "]");
@@ -95,7 +95,7 @@ std::string flow(const json& value) {
   return value.dump();
 }
 
-std::string words_of_step(const json& body, const std::string& operation) {
+std::string step_yaml(const json& body, const std::string& operation) {
   std::string out;
   for (const auto& op : ops()) {
     if (op.name != operation) continue;

@@ -11,7 +11,7 @@ namespace kvcts::catalogue {
 /// A value as YAML in flow style: {tokens: 8, blocks: {P: [4, 1]}}.
 std::string flow(const json& value);
 /// The keys of an operation's body in reference order, without the braces: "request: A, from: P, to: C".
-std::string words_of_step(const json& body, const std::string& operation);
+std::string step_yaml(const json& body, const std::string& operation);
 /// The merge patch that turns `from` into `to`.
 json difference(const json& from, const json& to);
 

@@ -67,7 +67,7 @@ Field<Action> accesses() {
   return optional("otherwise", &Action::otherwise, one_of({"refuse", "go on"}),
                   "refuse: an access outside or not registered is not done; go on: it is");
 }
-Field<Action> words_of(const char* doc) { return optional("text", &Action::text, any_text(), doc); }
+Field<Action> to_string(const char* doc) { return optional("text", &Action::text, any_text(), doc); }
 Field<Action> bytes_field(const char* doc, bool needed) {
   return needed ? required("bytes", &Action::bytes, bytes_codec(), doc)
                 : optional("bytes", &Action::bytes, bytes_codec(1), doc);
@@ -290,21 +290,21 @@ std::vector<Op> make_ops() {
          {optional("request", &Action::request, identifier(), "of which request"),
           optional("fields", &Action::fields, anything(), "what is reported: status, bytes, ...")}),
       op("fail", "a failure is reported, cleanly",
-         {optional("request", &Action::request, identifier(), "of which request"), words_of("the report")}),
+         {optional("request", &Action::request, identifier(), "of which request"), to_string("the report")}),
       op("require", "a condition of the code",
          {required("about", &Action::about, one_of(subjects()), "what the condition is about"),
           optional("expects", &Action::expects, any_value(), "what the code wants"),
           optional("found", &Action::found, any_value(), "what there is; must be equal"),
           optional("needs", &Action::needs, anything(),
                    "fact of the arch (kvcts explain --schema arch --reference) -> least value"),
-          otherwise, words_of("the message")},
+          otherwise, to_string("the message")},
          check_requirement),
       op(
           "unpack", "the code takes a tensor's shape apart",
           {required("memory", &Action::memory, text(), "memory whose first tensor it is"),
            required("expects", &Action::expects, any_value(),
                     "names of the dims that it unpacks: [two, blocks, slots, heads, channels]"),
-           otherwise, words_of("the message")},
+           otherwise, to_string("the message")},
           [](const Action& action, const Node& node) {
             const bool names =
                 action.expects.is_array() && !action.expects.empty() &&
@@ -313,11 +313,11 @@ std::vector<Op> make_ops() {
               fail(*node.find("expects"), "a list of names of dims", "write e.g. [blocks, slots, heads, channels]");
           },
           raising),
-      op("refuse", "a clean, typed refusal; nothing may have moved", {words_of("the message")}),
-      op("raise", "an exception", {words_of("the message")}),
+      op("refuse", "a clean, typed refusal; nothing may have moved", {to_string("the message")}),
+      op("raise", "an exception", {to_string("the message")}),
       op("crash", "the process dies",
-         {optional("signal", &Action::signal, identifier(), "by which signal, or exit code"), words_of("what it says")}),
-      op("hang", "it never ends", {waiting_in(), words_of("what it was doing")}),
+         {optional("signal", &Action::signal, identifier(), "by which signal, or exit code"), to_string("what it says")}),
+      op("hang", "it never ends", {waiting_in(), to_string("what it was doing")}),
       op("check", "compares here, too; at the end everything is compared anyway",
          {optional("memory", &Action::memory, text(), "memory, or one of its allocations; default all"),
           optional("request", &Action::request, identifier(), "its elements there"), range_offset(),

@@ -63,7 +63,7 @@ View plain_view(const std::string& of) {
   return out;
 }
 
-const std::vector<std::string>& axis_words() {
+const std::vector<std::string>& axis_text() {
   static const std::vector<std::string> words{"layer", "kv", "block", "slot", "head", "channel"};
   return words;
 }
@@ -228,7 +228,7 @@ Codec<std::vector<View>> place() {
 }
 
 Codec<std::map<std::string, std::int64_t>> strides_codec() {
-  auto out = map_of(offset_codec(), axis_words());
+  auto out = map_of(offset_codec(), axis_text());
   out.words = "layer, kv, block, slot, head, channel -> bytes";
   return out;
 }

@@ -14,7 +14,7 @@ std::string page_of(const Verification& v) {
   constexpr const char* marks[] = {"holds", "wrong", "told by the vendor", "not checked", "could not be done"};
   for (const Line& line : v.lines)
     checks += fmt::format("<tr class=\"{}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
-                          state_words[static_cast<int>(line.state)], escaped(line.what), marks[static_cast<int>(line.state)],
+                          state_text[static_cast<int>(line.state)], escaped(line.what), marks[static_cast<int>(line.state)],
                           escaped(line.words));
   for (const auto& claim : v.claims) {
     std::string words = claim.value("reason", "");

@@ -473,7 +473,7 @@ Verification verify(const VerifyOptions& options, const Globals& globals) { retu
 json to_json(const Verification& v) {
   json lines = json::array();
   for (const Line& line : v.lines)
-    lines.push_back({{"what", line.what}, {"state", state_words[static_cast<int>(line.state)]}, {"words", line.words}});
+    lines.push_back({{"what", line.what}, {"state", state_text[static_cast<int>(line.state)]}, {"words", line.words}});
   return {{"verdict", v.verdict()}, {"lines", lines},       {"product", v.product},     {"profile", v.profile},
           {"signer", v.signer},     {"records", v.records}, {"negatives", v.negatives}, {"challenged", v.challenged},
           {"claims", v.claims}};

@@ -26,7 +26,7 @@ enum class State : std::uint8_t {
   open,    ///< not asked for
   undone,  ///< asked for, and could not be done here
 };
-inline constexpr const char* state_words[] = {"holds", "wrong", "told", "open", "undone"};
+inline constexpr const char* state_text[] = {"holds", "wrong", "told", "open", "undone"};
 
 /// One thing that was looked at.
 struct Line {

@@ -24,11 +24,11 @@ std::string tail_of(const std::string& strip) {
   return strip.size() > nights_shown ? strip.substr(strip.size() - nights_shown) : strip;
 }
 
-std::string difference_words(const History::Run& before, const History::Run& after) {
-  return report::difference_words(store::differences(before.info, after.info));
+std::string difference_text(const History::Run& before, const History::Run& after) {
+  return report::difference_text(store::differences(before.info, after.info));
 }
 
-std::string rate_words(std::int64_t failed, std::int64_t nights) {
+std::string rate_text(std::int64_t failed, std::int64_t nights) {
   const Rate rate = wilson(failed, nights);
   return fmt::format("{} of {} nights fail ({:.0f} to {:.0f} %)", failed, nights, 100 * rate.low, 100 * rate.high);
 }
@@ -60,7 +60,7 @@ std::vector<Block> blocks_of(const Answers& found, const std::vector<New>& fresh
     if (is_new) {
       const History::Run &good = found.runs[one.good], &bad = found.runs[one.bad];
       out.push_back(
-          {fmt::format("since {}, last good {}: {}", day(bad), day(good), one.ending), difference_words(good, bad), {}});
+          {fmt::format("since {}, last good {}: {}", day(bad), day(good), one.ending), difference_text(good, bad), {}});
     }
     out[at->second].lines.push_back(tail_of(one.strip) + "  " + one.id);
   }
@@ -73,7 +73,7 @@ std::vector<Block> blocks_of(const std::vector<Flaky>& flaky) {
   std::map<std::pair<std::string, std::string>, std::size_t> place;
   for (const Flaky& one : flaky) {
     const auto [at, is_new] = place.try_emplace({one.strip, one.ending}, out.size());
-    if (is_new) out.push_back({fmt::format("{}: {}", rate_words(one.failed, one.nights), one.ending), "", {}});
+    if (is_new) out.push_back({fmt::format("{}: {}", rate_text(one.failed, one.nights), one.ending), "", {}});
     out[at->second].lines.push_back(tail_of(one.strip) + "  " + one.id);
   }
   return out;
@@ -85,7 +85,7 @@ std::vector<Block> blocks_of(const Answers& found, const std::vector<Slow>& slow
     const History::Run& first = found.runs[one.since];
     out.push_back({fmt::format("since {}: {}{:.2f} x the time, {}", day(first), one.group.empty() ? "" : one.group + ": ",
                                one.ratio, plural(std::ssize(one.ids), "case")),
-                   one.since > 0 ? difference_words(found.runs[one.since - 1], first) : "", one.ids});
+                   one.since > 0 ? difference_text(found.runs[one.since - 1], first) : "", one.ids});
   }
   return out;
 }
@@ -126,14 +126,14 @@ std::string story(const CaseHistory& one, const std::vector<History::Run>& runs)
     if (!ran[i].ending.empty()) ++endings[ran[i].ending];
   }
   if (ran.empty()) return out + "it ran in none of them\n";
-  out += fmt::format("failures  {}, {}\n", rate_words(failed, std::ssize(ran)), plural(flips, "flip"));
+  out += fmt::format("failures  {}, {}\n", rate_text(failed, std::ssize(ran)), plural(flips, "flip"));
   for (const auto& [ending, count] : endings) out += fmt::format("          {} x {}\n", count, ending);
   std::size_t streak = 0;
   while (streak < ran.size() && bad(ran[ran.size() - 1 - streak])) ++streak;
   if (streak > 0 && streak < ran.size()) {
     const History::Run &good = runs[ran[ran.size() - streak - 1].run], &first = runs[ran[ran.size() - streak].run];
     out += fmt::format("bad since {}, last good {}\n", day(first), day(good));
-    if (const std::string words = difference_words(good, first); !words.empty()) out += fmt::format("differ    {}\n", words);
+    if (const std::string words = difference_text(good, first); !words.empty()) out += fmt::format("differ    {}\n", words);
   }
   const std::size_t recent = ran.size() - std::min<std::size_t>(5, ran.size());
   if (const auto now = typical_ns(ran, recent, ran.size()), before = typical_ns(ran, 0, recent); now > 0)

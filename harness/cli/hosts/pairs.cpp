@@ -105,7 +105,7 @@ class Runner {
   void ended(PairRun run, int exit) {
     busy_.erase(run.pair.first), busy_.erase(run.pair.second);
     run.exit = exit;
-    run.words = last_words(log(run));
+    run.words = last_output(log(run));
     if (fs::exists(pairs_.out / run.name / "store.db")) {
       try {
         run.counts = store::RunReader::open(pairs_.out / run.name).counts();

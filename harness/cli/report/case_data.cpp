@@ -36,7 +36,7 @@ json safe(const json& value) {
 
 json detail(const store::Row& row) {
   const auto& r = row.result;
-  json out{{"expected", visible(expected_words(row.planned.expected))}};
+  json out{{"expected", visible(expected_text(row.planned.expected))}};
   const auto put = [&](const char* key, const std::string& text) {
     if (!text.empty()) out[key] = visible(text);
   };
@@ -45,10 +45,10 @@ json detail(const store::Row& row) {
   if (!r.diagnosis.text.empty()) out["exact"] = r.diagnosis.exact;
   put("next", r.diagnosis.what_to_do);
   for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
-    out["others"].push_back(visible(in_words(r.diagnosis.causes[i])));
+    out["others"].push_back(visible(to_string(r.diagnosis.causes[i])));
   put("waiver", r.waiver);
   if (r.tries.made > 1) {
-    out["tries"] = {tries_words(r.tries), tries_to_see(r.tries), json::array()};
+    out["tries"] = {tries_text(r.tries), tries_to_see(r.tries), json::array()};
     for (const Try& one : r.tries.failures)
       out["tries"][2].push_back({one.number,
                                  std::string(name(one.outcome)) +
@@ -109,7 +109,7 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   }
   room -= cost;
   c.cause = cause;
-  c.ending = visible(row.decided ? ending_words(r) : "NOT_RUN");
+  c.ending = visible(row.decided ? ending_text(r) : "NOT_RUN");
   c.fault_class = name(r.diagnosis.fault_class);
   c.outcome = r.outcome;
   c.verdict = row.decided ? name(r.verdict) : row.declared_not_run ? "not run" : "absent";

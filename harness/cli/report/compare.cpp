@@ -41,7 +41,7 @@ bool has_not_run(Section section) {
 Case case_of(const store::Row& row, Pace* pace) {
   const CaseResult& r = row.result;
   Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, false, {}, {}, {}};
-  out.standing = {row.decided ? ending_words(r) : "absent",
+  out.standing = {row.decided ? ending_text(r) : "absent",
                   std::string(name(r.verdict)),
                   has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
                   r.diagnosis.fault_class,

@@ -76,7 +76,7 @@ struct Comparison {
 Comparison compare(const store::RunReader& before, const store::RunReader& after, std::vector<Mapping> mapped = {});
 
 /// "nixl_cu12 1.2.0 -> 1.5.1, commit a -> none, ... and 2 more"; "" of none.
-std::string difference_words(const std::vector<store::Difference>& all);
+std::string difference_text(const std::vector<store::Difference>& all);
 
 /// A block per kind, failures grouped by cause; the last line says how many of each.
 void print_comparison(std::ostream& out, const Comparison& comparison, const Repro& repro);

@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t causes_shown = 15, linked_shown = 20, differences_shown = 8;
 constexpr double busy = 1.5;  // from here on, a run's pace is worth a line
 
-std::string run_words(const store::RunInfo& info) {
+std::string run_text(const store::RunInfo& info) {
   const std::string commit = info.provenance.value("commit", "");
   return fmt::format("{} of {}{}", info.suite, store::utc(info.started_ms), commit.empty() ? "" : ", " + commit);
 }
 
 /// What became of what.
-std::string words_of(const Changed& c) {
+std::string to_string(const Changed& c) {
   const std::string before = c.before ? c.before->ending : "", after = c.after ? c.after->ending : "";
   switch (c.change) {
     case Change::other_evidence:
@@ -31,7 +31,7 @@ std::string words_of(const Changed& c) {
     case Change::added:
       return after;
     case Change::flaky_passed:
-      return fmt::format("{}, then {}", tries_words(c.before->tries), after);
+      return fmt::format("{}, then {}", tries_text(c.before->tries), after);
     default:
       return before.empty() ? after : before + " -> " + after;
   }
@@ -52,15 +52,15 @@ std::vector<CauseGroup> cause_groups(const Comparison& c, Change change) {
   for (const Changed& one : c.changes) {
     if (one.change != change) continue;
     const std::string key = change == Change::renamed ? ""
-                            : to_run_again(change)    ? words_of(one) + '\x1f' + one.after->kind
-                                                      : words_of(one);
+                            : to_run_again(change)    ? to_string(one) + '\x1f' + one.after->kind
+                                                      : to_string(one);
     const auto found = std::ranges::find(keys, key);
     if (found != keys.end()) {
       out[static_cast<std::size_t>(found - keys.begin())].cases.push_back(&one);
       continue;
     }
     keys.push_back(key);
-    out.push_back({change == Change::renamed ? "" : words_of(one), {&one}});
+    out.push_back({change == Change::renamed ? "" : to_string(one), {&one}});
   }
   for (CauseGroup& one : out) {
     if (!to_run_again(change)) continue;
@@ -73,7 +73,7 @@ std::vector<CauseGroup> cause_groups(const Comparison& c, Change change) {
   return out;
 }
 
-std::string slower_words(const Slower& s) {
+std::string slower_text(const Slower& s) {
   return fmt::format(
       "{}: {:.{}f} x the time, {}{}", s.group, s.ratio, s.ratio < 10 ? 2 : 1,
       s.slow == s.cases ? plural(s.cases, "case") : fmt::format("{} of {}", thousands(s.slow), plural(s.cases, "case")),
@@ -83,7 +83,7 @@ std::string slower_words(const Slower& s) {
 /// What differs beside the cases, and which values were taken for others; lines of a heading and a text.
 std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
   std::vector<std::pair<std::string, std::string>> out;
-  if (!c.differs.empty()) out.emplace_back("differ", difference_words(c.differs));
+  if (!c.differs.empty()) out.emplace_back("differ", difference_text(c.differs));
   for (const Mapping& m : c.mapped)
     out.emplace_back("mapped", fmt::format("{} {} -> {}: {}{}", m.axis, m.before, m.after, plural(m.cases, "case"),
                                            m.found ? "; --map says otherwise" : ""));
@@ -94,7 +94,7 @@ std::vector<std::pair<std::string, std::string>> around(const Comparison& c) {
 }
 
 /// Of the newly skipped.
-std::string optional_words(std::int64_t lost, std::int64_t all) {
+std::string optional_text(std::int64_t lost, std::int64_t all) {
   return lost == all ? "" : lost == 0 ? " (all optional)" : fmt::format(" ({} optional)", thousands(all - lost));
 }
 
@@ -105,7 +105,7 @@ std::string tally(const Comparison& c) {
     const auto change = static_cast<Change>(k);
     if (const auto n = c.of(change); n > 0)
       line += fmt::format("{}{} {}{}", line.empty() ? "" : ", ", thousands(n), name(change),
-                          change == Change::newly_skipped ? optional_words(c.lost, n) : "");
+                          change == Change::newly_skipped ? optional_text(c.lost, n) : "");
   }
   if (!c.slower.empty()) line += fmt::format("{}{} slower", line.empty() ? "" : ", ", plural(std::ssize(c.slower), "group"));
   line = fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike),
@@ -128,7 +128,7 @@ std::string address_of(std::string_view id) {
 
 }  // namespace
 
-std::string difference_words(const std::vector<store::Difference>& all) {
+std::string difference_text(const std::vector<store::Difference>& all) {
   std::string out;
   const auto words = [](const std::string& text) { return text.empty() ? "none" : text; };
   for (std::size_t i = 0; i < all.size() && i < differences_shown; ++i)
@@ -137,7 +137,7 @@ std::string difference_words(const std::vector<store::Difference>& all) {
 }
 
 void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro) {
-  out << fmt::format("before  {}\nafter   {}\n", run_words(c.before), run_words(c.after));
+  out << fmt::format("before  {}\nafter   {}\n", run_text(c.before), run_text(c.after));
   for (const auto& [heading, text] : around(c)) out << fmt::format("{:<7} {}\n", heading, visible(text));
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
@@ -152,14 +152,14 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
       const Changed& first = *cases.front();  // --json and the page have them all
       out << "    "
           << visible(to_run_again(change) ? repro.line(first.id, RepeatOptions{tries_to_see(first.after->tries)}) : first.id)
-          << (change == Change::renamed ? ", " + visible(words_of(first)) : "")
+          << (change == Change::renamed ? ", " + visible(to_string(first)) : "")
           << (cases.size() > 1 ? fmt::format("   and {} more", thousands(std::ssize(cases) - 1)) : "") << '\n';
     }
     if (causes.size() > causes_shown)
       out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
   }
   if (!c.slower.empty()) out << "\nslower\n";
-  for (const Slower& s : c.slower) out << "  " << visible(slower_words(s)) << '\n';
+  for (const Slower& s : c.slower) out << "  " << visible(slower_text(s)) << '\n';
   out << fmt::format("\n{}\n", tally(c));
 }
 
@@ -167,7 +167,7 @@ std::string comparison_markup(const Comparison& c) {
   std::string out = fmt::format(
       "<section aria-labelledby=\"since\"><h2 id=\"since\">Since the previous run</h2>\n<p class=\"lead\">{}. Before: "
       "{}.</p>\n",
-      escaped(tally(c)), escaped(run_words(c.before)));
+      escaped(tally(c)), escaped(run_text(c.before)));
   for (const auto& [heading, text] : around(c))
     out += fmt::format("<p>{}: {}.</p>\n",
                        heading == "differ"   ? "What differs"
@@ -190,7 +190,7 @@ std::string comparison_markup(const Comparison& c) {
         const std::string id = fmt::format("<code>{}</code>", escaped(cases[n]->id));
         out += "<li>" +
                (cases[n]->after ? fmt::format("<a href=\"{}\">{}</a>", address_of(visible(cases[n]->id)), id) : id) +
-               (change == Change::renamed ? ", " + escaped(words_of(*cases[n])) : "") + "</li>";
+               (change == Change::renamed ? ", " + escaped(to_string(*cases[n])) : "") + "</li>";
       }
       if (cases.size() > linked_shown)
         out += fmt::format("<li class=\"quiet\">and {} more</li>",
@@ -203,7 +203,7 @@ std::string comparison_markup(const Comparison& c) {
     out += "</ul>\n";
   }
   if (!c.slower.empty()) out += "<h3>slower</h3>\n<ul class=\"since\">";
-  for (const Slower& s : c.slower) out += "<li>" + escaped(slower_words(s)) + "</li>";
+  for (const Slower& s : c.slower) out += "<li>" + escaped(slower_text(s)) + "</li>";
   return out + (c.slower.empty() ? "" : "</ul>\n") + "</section>\n";
 }
 

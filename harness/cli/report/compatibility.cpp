@@ -100,7 +100,7 @@ Compatibility compatibility(const store::RunReader& reader) {
   return table;
 }
 
-std::string cell_words(const Compatibility::Cell& cell) {
+std::string cell_text(const Compatibility::Cell& cell) {
   static constexpr std::array order{Outcome::pass,    Outcome::refused, Outcome::unsupported, Outcome::skipped,
                                     Outcome::not_run, Outcome::fail,    Outcome::hang,        Outcome::crash,
                                     Outcome::flaky,   Outcome::error};
@@ -132,7 +132,7 @@ void write_markdown(const Compatibility& table, std::ostream& out) {
       out << "| " << cell_text(pair.first) << " | " << cell_text(pair.second) << " |";
       for (const auto& dtype : part.dtypes) {
         const auto* cell = cell_at(table, part, pair, dtype);
-        out << ' ' << (cell ? cell_words(*cell) : "") << " |";
+        out << ' ' << (cell ? cell_text(*cell) : "") << " |";
       }
       out << '\n';
     }

@@ -30,7 +30,7 @@ Compatibility compatibility(const store::RunReader& reader);
 
 /// "PASS 3 m", "PASS 2, FAIL 1! m": outcomes with counts, worst last; "!" = not as expected; e, c, m = evidence of those
 /// that ran.
-std::string cell_words(const Compatibility::Cell& cell);
+std::string cell_text(const Compatibility::Cell& cell);
 
 void write_markdown(const Compatibility& table, std::ostream& out);
 

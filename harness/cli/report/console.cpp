@@ -97,7 +97,7 @@ void ConsoleReporter::finished(const CaseResult& result) {
     ++(result.verdict == Verdict::error ? errors_ : failed_);
     if (++failures_said_ <= failures_shown) {
       const std::string word(result.verdict == Verdict::error ? "SUITE ERROR" : name(result.verdict));
-      say(fmt::format("{} {} {}: {}", paint(terminal_, Colour::bad, word), ending_words(result), visible(result.id),
+      say(fmt::format("{} {} {}: {}", paint(terminal_, Colour::bad, word), ending_text(result), visible(result.id),
                       visible(cut(result.message, 300))));
       // A cause does not say where; where no cause is known the message has it.
       if (result.diagnosis.exact)

@@ -20,18 +20,18 @@ constexpr std::size_t markup_limit = 700'000;  // bytes of all causes
 constexpr std::size_t ids_shown = 3;           // of a cause; the script lists the others
 constexpr std::size_t wrong_shown = 3;
 
-struct SectionWords {
+struct SectionText {
   Section section;
   std::string_view anchor, title, lead;
 };
 // Not as expected: before everything else.
-constexpr std::array<SectionWords, 3> trouble{{
+constexpr std::array<SectionText, 3> trouble{{
     {Section::failed, "failed", "Not as expected",
      "Grouped by cause: same outcome, fault class and phase, and the same message apart from numbers."},
     {Section::suite_error, "error", "The suite's own errors", "These say nothing about the code under test."},
     {Section::xpassed, "xpass", "Passed against a waiver (XPASS)", "The known defect did not appear: remove the waiver."},
 }};
-constexpr std::array<SectionWords, 4> rest{{
+constexpr std::array<SectionText, 4> rest{{
     {Section::waived, "waived", "Waived (XFAIL)",
      "Known defects, each with a waiver that names reason, owner and last day."},
     {Section::skipped, "skipped", "Skipped", "This machine lacks the item named."},
@@ -228,7 +228,7 @@ class HtmlReport : public Sink {
   // One table: what goes into each place of the page's template.
   void end() override {
     std::string failures, others, contents;
-    const auto part = [&](const SectionWords& words, bool cards) {
+    const auto part = [&](const SectionText& words, bool cards) {
       const auto& causes = view_.of(words.section);
       if (causes.empty()) return;
       contents += fmt::format("<li><a href=\"#{}\">{} <span class=\"count\">{}</span></a></li>", words.anchor, words.title,
@@ -308,7 +308,7 @@ class HtmlReport : public Sink {
     return out;
   }
 
-  std::string section_markup(const SectionWords& words, const std::vector<Cause>& causes, bool cards) {
+  std::string section_markup(const SectionText& words, const std::vector<Cause>& causes, bool cards) {
     std::int64_t cases = 0;
     for (const auto& cause : causes) cases += cause.count;
     std::string out = fmt::format(

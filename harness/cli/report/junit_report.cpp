@@ -33,14 +33,14 @@ std::string seconds(std::int64_t ns) { return fmt::format("{:.6f}", static_cast<
 std::string body(const store::Row& row, const Repro& repro) {
   const auto& r = row.result;
   std::string out =
-      fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_words(row.planned.expected), ending_words(r));
+      fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_text(row.planned.expected), ending_text(r));
   for (const Finding& one : r.what_happened) out += "what happened: " + one.text + "\n";
   if (!r.diagnosis.text.empty())
     out += fmt::format("diagnosis{}: {}\n", r.diagnosis.exact ? "" : " (a guess)", r.diagnosis.text);
   if (!r.diagnosis.what_to_do.empty()) out += "what to do: " + r.diagnosis.what_to_do + "\n";
   for (const auto& w : r.first_wrong)
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
-  if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_words(r.tries));
+  if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_text(r.tries));
   return out + "again: " + repro.line(r.id, repeat_options_of(r)) + "\n";
 }
 
@@ -82,7 +82,7 @@ class JunitReport : public Sink {
         const bool expired = r.verdict == Verdict::expired_waiver;
         const std::string type = expired ? "EXPIRED_WAIVER" : std::string(name(r.outcome));
         const std::string message =
-            (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_words(r) + ": " + r.message;
+            (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_text(r) + ": " + r.message;
         out_ << fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", type, escaped(cut(message, 500)),
                             escaped(body(row, view_.repro), true));
         tries(r);
@@ -102,7 +102,7 @@ class JunitReport : public Sink {
         skipped("unsupported: " + r.message);
         break;
       case Section::waived:
-        skipped(fmt::format("waived (XFAIL, {}): {}: {}", r.waiver, ending_words(r), r.message));
+        skipped(fmt::format("waived (XFAIL, {}): {}: {}", r.waiver, ending_text(r), r.message));
         break;
       case Section::xpassed:
       case Section::fine:
@@ -144,7 +144,7 @@ class JunitReport : public Sink {
     if (r.hang) add("hang", name(*r.hang));
     add("signal", r.signal);
     add("fault_class", std::string(name(r.diagnosis.fault_class)));
-    add("tries", tries_words(r.tries));
+    add("tries", tries_text(r.tries));
     add("waiver", r.waiver);
     add("shares_execution_of", row.shared_with);
     return out;

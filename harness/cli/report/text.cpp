@@ -145,7 +145,7 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", thousands(count), noun, count == 1 ? "" : "s");
 }
 
-std::string ending_words(const CaseResult& result, bool with_class) {
+std::string ending_text(const CaseResult& result, bool with_class) {
   std::string out(name(result.outcome));
   if (result.hang) out += fmt::format(" {}", name(*result.hang));
   if (!result.signal.empty()) out += " " + visible(result.signal);
@@ -170,7 +170,7 @@ std::string percent(double share) {
 }
 }  // namespace
 
-std::string tries_words(const Tries& tries) {
+std::string tries_text(const Tries& tries) {
   if (tries.made < 2) return "";
   const Rate rate = rate_of(tries);
   const std::string interval = fmt::format("{} to {} % at 95 % confidence", percent(rate.low), percent(rate.high));
@@ -180,7 +180,7 @@ std::string tries_words(const Tries& tries) {
   return fmt::format("failed {} of {} tries ({})", thousands(tries.failed), thousands(tries.made), interval);
 }
 
-std::string expected_words(const std::vector<Expected>& expected) {
+std::string expected_text(const std::vector<Expected>& expected) {
   if (expected.empty()) return std::string(name(Outcome::pass));
   std::string out;
   for (const auto& e : expected) {
@@ -206,7 +206,7 @@ std::string_view evidence_name(const CaseResult& result) {
   return ran_here(result) ? "executed on this CPU" : name(result.evidence);
 }
 
-std::string_view evidence_words(Evidence evidence) {
+std::string_view evidence_text(Evidence evidence) {
   switch (evidence) {
     case Evidence::executed:
       return "ran on that architecture itself";

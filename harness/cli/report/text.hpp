@@ -34,20 +34,20 @@ std::string bytes(std::int64_t count);                          ///< "512 B", "1
 std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "2 cases"
 
 /// "FAIL axis-permuted at compare", "HANG stalled at complete", "CRASH SIGSEGV at transfer".
-std::string ending_words(const CaseResult& result, bool with_class = true);
+std::string ending_text(const CaseResult& result, bool with_class = true);
 /// The message has the diagnosis already, word for word; a guess is always said as one.
 bool is_said(const CaseResult& result);
 /// "failed 3 of 10 tries (11 to 60 % at 95 % confidence)"; of retries "failed, then 1 of 3 retries (6.1 to 79 % ...)". ""
 /// for a single try.
-std::string tries_words(const Tries& tries);
+std::string tries_text(const Tries& tries);
 /// "PASS", "FAIL rank-mismatch at register or REFUSED".
-std::string expected_words(const std::vector<Expected>& expected);
+std::string expected_text(const std::vector<Expected>& expected);
 /// A case without a GPU architecture that an engine or a connector really moved on this CPU: modelled to the
 /// store, executed on this CPU in words.
 bool ran_here(const CaseResult& result);
 /// "executed", "executed on this CPU", "modelled"; "" for a case that did not run.
 std::string_view evidence_name(const CaseResult& result);
 /// One sentence on what a kind of evidence means.
-std::string_view evidence_words(Evidence evidence);
+std::string_view evidence_text(Evidence evidence);
 
 }  // namespace kvcts::report

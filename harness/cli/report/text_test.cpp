@@ -133,10 +133,10 @@ TEST(Text, EndingsInWords) {
   r.outcome = Outcome::hang;
   r.hang = HangKind::runaway;
   r.phase = Phase::read_back;
-  EXPECT_EQ(ending_words(r), "HANG runaway at read back");
-  EXPECT_EQ(expected_words({}), "PASS");
-  EXPECT_EQ(expected_words({{Outcome::fail, FaultClass::axis_permuted, Phase::compare, ""},
-                            {Outcome::refused, FaultClass::none, std::nullopt, "5"}}),
+  EXPECT_EQ(ending_text(r), "HANG runaway at read back");
+  EXPECT_EQ(expected_text({}), "PASS");
+  EXPECT_EQ(expected_text({{Outcome::fail, FaultClass::axis_permuted, Phase::compare, ""},
+                           {Outcome::refused, FaultClass::none, std::nullopt, "5"}}),
             "FAIL axis-permuted at compare or REFUSED saying \"5\"");
 }
 

@@ -17,13 +17,13 @@ bool plain_pass(const std::vector<Expected>& expected) {
   return expected.empty() || (expected.size() == 1 && expected[0] == Expected{});
 }
 
-std::string title_of(const store::Row& row) { return row.decided ? ending_words(row.result) : "NOT_RUN"; }
+std::string title_of(const store::Row& row) { return row.decided ? ending_text(row.result) : "NOT_RUN"; }
 
 std::string note_of(const store::Row& row, Section section) {
   if (!row.result.waiver.empty())
     return fmt::format("{}waiver {}", row.result.verdict == Verdict::expired_waiver ? "expired " : "", row.result.waiver);
   if (section == Section::failed && !plain_pass(row.planned.expected))
-    return "expected " + expected_words(row.planned.expected);
+    return "expected " + expected_text(row.planned.expected);
   return "";
 }
 
@@ -42,7 +42,7 @@ std::vector<std::string> keys_of(const store::Row& row, Section section) {
   };
   std::vector<std::string> out;
   if (!is_of_pieces(row)) out.push_back(key(title_of(row), reason ? row.result.message : kind_of(row.result)));
-  for (const std::string& rule : pieces_of(row)) out.push_back(key(ending_words(row.result, false), rule));
+  for (const std::string& rule : pieces_of(row)) out.push_back(key(ending_text(row.result, false), rule));
   return out;
 }
 
@@ -72,7 +72,7 @@ std::string share_run(const store::Counts& c) {
 }
 
 /// ": 8 nixl-1.5.1 (optional), 4 gpu".
-std::string lack_words(const store::Counts& c) {
+std::string lack_text(const store::Counts& c) {
   constexpr std::size_t shown = 4;
   std::string out;
   for (std::size_t i = 0; i < c.lacks.size() && i < shown; ++i) {
@@ -86,7 +86,7 @@ std::string lack_words(const store::Counts& c) {
 }
 
 /// "1.22.0, claims tcp"; "" where the result says nothing of its engine.
-std::string engine_words(const nlohmann::json& facts) {
+std::string engine_text(const nlohmann::json& facts) {
   const auto version = facts.find("engine_version");
   if (version == facts.end()) return "";
   std::string out = version->is_string() ? version->get<std::string>() : version->dump();
@@ -116,7 +116,7 @@ void add_to(Cause& cause, const store::Row& row, const std::string& key) {
   const bool of_pieces =
       std::ranges::any_of(pieces_of(row), [&](const std::string& rule) { return key.ends_with("\x1f" + rule); });
   if (of_pieces) cause.check = pieces_advice;
-  if (cause.title != title_of(row)) cause.title = ending_words(row.result, false);
+  if (cause.title != title_of(row)) cause.title = ending_text(row.result, false);
   // Shown is a case that says what they share.
   const bool says = is_of_pieces(row), first = says && !cause.samples.empty() && !is_of_pieces(cause.samples.front());
   if (first)
@@ -195,7 +195,7 @@ std::string headline(const store::Counts& c) {
   };
   add(c.of(Verdict::xpass), "passed against a waiver (XPASS)");
   add(c.of(Verdict::xfail), "waived (XFAIL)");
-  add(c.of(Verdict::skipped), "skipped" + lack_words(c));
+  add(c.of(Verdict::skipped), "skipped" + lack_text(c));
   add(c.of(Verdict::not_run) - c.missing, "not run" + (c.stopped.empty() ? "" : ": " + c.stopped));
   if (open) add(c.of(Outcome::unsupported), "unsupported");
   add(c.left_out, "left out by --budget");
@@ -217,7 +217,7 @@ std::vector<RunView::Kind> RunView::evidence() const {
     const bool modelled = kind == Evidence::modelled;
     if (modelled) out.push_back({"executed", " on this CPU", here, here_executions, "no GPU was asked for"});
     out.push_back({name(kind), "", counts.ids[at] - (modelled ? here : 0),
-                   counts.executions[at] - (modelled ? here_executions : 0), evidence_words(kind)});
+                   counts.executions[at] - (modelled ? here_executions : 0), evidence_text(kind)});
   }
   return out;
 }
@@ -248,7 +248,7 @@ RunView load(const store::RunReader& reader) {
     if (row.executions > 0) add_slow(view.slowest, row);
     if (const nlohmann::json& facts = row.result.facts; facts.is_object()) {
       const auto engine = facts.find("engine");
-      if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string())
+      if (std::string words = engine_text(facts); !words.empty() && engine != facts.end() && engine->is_string())
         view.engines[engine->get<std::string>()] = std::move(words);
     }
     if (row.decided && ran_here(row.result)) ++view.here, view.here_executions += row.executions;

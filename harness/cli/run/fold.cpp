@@ -47,7 +47,7 @@ std::optional<CaseResult> Fold::whole() const {
   out.tries = tries_;
   if (tries_.failed == 0 || tries_.failed == tries_.made || out.outcome == Outcome::flaky) return out;
   const Try& first = tries_.failures.front();
-  out.message = fmt::format("{}; in try {}: {}{}{}", report::tries_words(tries_), first.number, report::ending_words(out),
+  out.message = fmt::format("{}; in try {}: {}{}{}", report::tries_text(tries_), first.number, report::ending_text(out),
                             out.message.empty() ? "" : ": ", out.message);
   out.outcome = Outcome::flaky;
   return out;

@@ -316,7 +316,7 @@ class Run {
   void draw(CaseResult& result, std::size_t item) {
     constexpr int most = 50;
     const auto plan = report::take_plan(result);
-    if (!report::has_picture(result.outcome) || ++drawn_[report::ending_words(result)] > most) {
+    if (!report::has_picture(result.outcome) || ++drawn_[report::ending_text(result)] > most) {
       result.picture = nullptr;
       return;
     }

@@ -44,7 +44,7 @@ std::vector<Node> nodes_here(const fs::path& parts, int jobs) {
   };
   const fs::path shown = parts / "nodes";
   if (run_program({"scontrol", "--oneliner", "show", "node", variable("SLURM_JOB_NODELIST")}, shown) != 0)
-    std::cerr << fmt::format("scontrol: {}: all shards run on any node\n", last_words(shown));
+    std::cerr << fmt::format("scontrol: {}: all shards run on any node\n", last_output(shown));
   return nodes_of(variable("SLURM_JOB_CPUS_PER_NODE"), process::read_text_file(shown), jobs);
 }
 

@@ -155,11 +155,11 @@ void Steps::ended(Step& step, int status) {
     return;
   }
   if (code == exit_usage && step.attempts == 1)
-    throw UsageError(fmt::format("shard {} did not start: {}", step.shard, last_words(log(step))));
+    throw UsageError(fmt::format("shard {} did not start: {}", step.shard, last_output(log(step))));
   ++lost_;
   const std::string how =
       fmt::format("shard {}: lost{} after {} (exit {}: {})", step.shard, node.empty() ? "" : " on " + node,
-                  report::plural(step.done, "case"), code, last_words(log(step)));
+                  report::plural(step.done, "case"), code, last_output(log(step)));
   if (step.attempts >= most_attempts)
     throw UsageError(fmt::format("{}; {} attempts; kvcts run --resume continues", how, step.attempts));
   out_ << how << ": taken up again\n" << std::flush;

@@ -70,7 +70,7 @@ std::vector<std::uint8_t> run(ResolvedCase c, const dump::Window& window, std::s
           .at(0);
   if (result.outcome == Outcome::error || result.outcome == Outcome::skipped)
     throw UsageError(fmt::format("the case could not be run: {}: {}", name(result.outcome), result.message));
-  ending = report::ending_words(result);
+  ending = report::ending_text(result);
   const auto bytes = std::ranges::find(result.evidence_files, "bytes", &EvidenceFile::kind);
   if (bytes == result.evidence_files.end()) throw UsageError(fmt::format("no bytes remain: {}", ending));
   return from_hex(bytes->text);
@@ -111,10 +111,10 @@ void print(const std::vector<ComparedRange>& extents, int lines) {
     const std::string range =
         s.bytes == 1 ? std::to_string(s.offset) : fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1);
     if (!s.wrong) {
-      fmt::print("{:>{}}  {}: {}\n", range, widest, s.place, words(s.found));
+      fmt::print("{:>{}}  {}: {}\n", range, widest, s.place, to_string(s.found));
     } else {
       fmt::print("{:>{}}  {}\n{:>{}}    should be  {}\n{:>{}}    is         {}\n", range, widest, s.place, "", widest,
-                 words(s.expected), "", widest, words(s.found));
+                 to_string(s.expected), "", widest, to_string(s.found));
     }
   }
 }
@@ -142,8 +142,8 @@ int show(const Options& o, const Globals& globals) {
       list.push_back({{"offset", s.offset},
                       {"bytes", s.bytes},
                       {"place", s.place},
-                      {"expected", words(s.expected)},
-                      {"found", words(s.found)},
+                      {"expected", to_string(s.expected)},
+                      {"found", to_string(s.found)},
                       {"wrong", s.wrong}});
     }
     fmt::print(

@@ -31,7 +31,7 @@ std::string folded(std::string text) {
   return text;
 }
 
-int list_words(const Globals& globals) {
+int list_text(const Globals& globals) {
   if (globals.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const Word& w : words()) all.push_back(as_json(w));
@@ -88,7 +88,7 @@ int explain_case(const std::string& id, const Globals& globals) {
 }
 
 int explain(const std::string& subject, const Globals& globals) {
-  if (subject.empty()) return list_words(globals);
+  if (subject.empty()) return list_text(globals);
   const std::string wanted = folded(subject);
   std::vector<Word> found;
   for (const Word& w : words()) {

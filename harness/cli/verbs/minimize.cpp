@@ -80,7 +80,7 @@ int run(Options o, const Globals& globals) {
     std::string text = e.what();
     if (const auto row = stored_case(o.run, o.subject); row && text.starts_with("expected a case that fails")) {
       text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run,
-                          report::ending_words(row->result));
+                          report::ending_text(row->result));
     }
     throw UsageError(text);
   }
@@ -95,14 +95,14 @@ int run(Options o, const Globals& globals) {
     fmt::print("{}\n", as_json(m, o.out).dump(2));
     return exit_as_expected;
   }
-  fmt::print("{}\n{}\n", report::ending_words(m.last), report::visible(m.last.message));
+  fmt::print("{}\n{}\n", report::ending_text(m.last), report::visible(m.last.message));
   if (o.out.empty())
     fmt::print("\n{}\n", text);
   else
     fmt::print("written to {}; {}--file {}\n", o.out, report::repro_here(globals.cases).before("run"),
                report::shell_word(o.out));
   fmt::print("{} tries, {} accepted{}; {}\n", m.tries, m.steps.size(), m.finished ? "" : " (stopped by --tries)",
-             minimize::words_of(m.before, m.after));
+             minimize::to_string(m.before, m.after));
   return exit_as_expected;
 }
 

@@ -39,7 +39,7 @@ std::string region_name(const std::vector<RegionRef>& regions, int number) {
 }
 
 /// "blocks 3 0 -> 1 2"; a request of one side alone: "producer's blocks 2".
-std::string blocks_words(const Request& r) {
+std::string blocks_text(const Request& r) {
   if (r.producer_blocks.empty() && r.consumer_blocks.empty()) return "no blocks";
   if (r.consumer_blocks.empty()) return fmt::format("producer's blocks {}", fmt::join(r.producer_blocks, " "));
   if (r.producer_blocks.empty()) return fmt::format("consumer's blocks {}", fmt::join(r.consumer_blocks, " "));
@@ -49,7 +49,7 @@ std::string blocks_words(const Request& r) {
 void print_case(const ResolvedCase& c) {
   fmt::print("case      {}\n", c.id);
   if (!c.title.empty()) fmt::print("title     {}\n", report::visible(c.title));
-  fmt::print("expected  {}\n", report::expected_words(c.expected));
+  fmt::print("expected  {}\n", report::expected_text(c.expected));
   if (c.performer == Performer::machine) {
     fmt::print("arch {}, dtype {}, seed {}\n", c.arch, c.dtype, c.seed);
     for (const auto& line : scenario_lines(c.scenario)) fmt::print("{}\n", line);
@@ -66,7 +66,7 @@ void print_case(const ResolvedCase& c) {
     }
     for (const Request& r : g.requests)
       fmt::print("request   {} tokens, generation {}{}: {}\n", r.tokens, r.generation, r.transfer ? "" : ", not moved",
-                 blocks_words(r));
+                 blocks_text(r));
   }
 }
 
@@ -124,12 +124,12 @@ void print_result(const CaseResult& r) {
     }
   }
   const auto evidence = report::evidence_name(r);
-  fmt::print("outcome   {}{}\n", report::ending_words(r), evidence.empty() ? "" : fmt::format(" ({})", evidence));
+  fmt::print("outcome   {}{}\n", report::ending_text(r), evidence.empty() ? "" : fmt::format(" ({})", evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
   if (!report::is_said(r))
     fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
-    fmt::print("  or       {}\n", report::visible(in_words(r.diagnosis.causes[i])));
+    fmt::print("  or       {}\n", report::visible(to_string(r.diagnosis.causes[i])));
   if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
   fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");
 }
@@ -190,14 +190,14 @@ CaseResult run_order(Plan& plan, const std::vector<std::size_t>& order, const Re
   if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
   if (!json && o.repeat > 1)
     fmt::print("tries     {}\n",
-               seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));
+               seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_text(Tries{made, 0, 0, {}}));
   if (!json) print_plan(c, result, o.copies);
   return result;
 }
 
 void print_notes(const CaseResult& result, const std::optional<store::Row>& row, bool as_run) {
   if (row && !as_run && failed(row->result) && store::was_executed(result.outcome) && !failed(result))
-    fmt::print("note      it ended {} in that run{}\n", report::ending_words(row->result),
+    fmt::print("note      it ended {} in that run{}\n", report::ending_text(row->result),
                row->result.ran_before.empty() ? ": it does not always fail, --repeat N tries it N times"
                                               : ", after other cases in the same worker: --as-run runs them first");
   // What a sandbox refuses, libraries report in their own words.

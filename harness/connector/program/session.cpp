@@ -32,7 +32,7 @@ constexpr std::size_t freed_limit = 100;         // bytes of a name or word: two
 constexpr int program_socket = 3;
 constexpr int closing_patience_ms = 500;  // it closed its socket: usually because it is ending
 
-std::string ending_words(int status) {
+std::string ending_text(int status) {
   if (WIFSIGNALED(status)) {
     const char* text = ::sigabbrev_np(WTERMSIG(status));
     return text != nullptr ? "SIG" + std::string(text) : "signal " + std::to_string(WTERMSIG(status));
@@ -103,7 +103,7 @@ void Session::gone(const std::string& text) {
   if (const auto status = reap(pid_, closing_patience_ms)) {
     reaped_ = true;
     ::kill(-pid_, SIGKILL);  // what it left in its group
-    ended_.emplace(ending_words(*status), "the connector program ended");
+    ended_.emplace(ending_text(*status), "the connector program ended");
   } else {
     ended_.emplace("protocol", text + ", and keeps running");
   }
@@ -266,9 +266,9 @@ std::optional<ProgramEnded> Session::shut_down(int patience_ms) {
     if (!status) return std::nullopt;
     reaped_ = true;
     ::kill(-pid_, SIGKILL);
-    how = ending_words(*status);
+    how = ending_text(*status);
   }
-  if (how == ending_words(0)) return std::nullopt;
+  if (how == ending_text(0)) return std::nullopt;
   return ProgramEnded(how, "the connector program did not end cleanly after shutdown");
 }
 

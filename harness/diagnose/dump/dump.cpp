@@ -37,7 +37,7 @@ Bytes forgiven(const ResolvedCase& c, const RegionRef& region, std::span<const s
 }
 
 /// oracle::where(), for all channels of a row.
-std::string place_words(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
+std::string place_text(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
   std::string out = oracle::where(c, region, offset);
   if (const auto at = out.find(" channel "); at != std::string::npos) out.erase(at, out.find(" (", at) - at);
   return out;
@@ -114,7 +114,7 @@ std::vector<ComparedRange> look(const ResolvedCase& c, const Window& window, con
   for (std::int64_t at = begin; at < begin + window.bytes; ++at) {
     while (one != all.end() && one->at + one->bytes <= at) ++one;
     const std::int64_t offset = at - shape.base;
-    ComparedRange byte{offset, 1, place_words(c, region, offset), {}, {}, false};
+    ComparedRange byte{offset, 1, place_text(c, region, offset), {}, {}, false};
     if (empty || one == all.end() || at < one->at) {  // right, and no content
       byte.found.kind = Kind::poison, byte.found.region = region.name;
       byte.found = byte.expected = along(c, byte.found, region, offset);

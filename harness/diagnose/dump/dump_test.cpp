@@ -59,8 +59,8 @@ TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
   const auto extents = after(plain(), {consumer, 128, 64}, right);
   ASSERT_EQ(extents.size(), 4u);
   EXPECT_EQ(extents[0].place, "K layer 0 block 1 slot 0 head 0");
-  EXPECT_EQ(words(extents[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(extents[3].found), "K layer 0 block 2 slot 1 head 1 channel 0..7, generation 1, token 1, from rank 1");
+  EXPECT_EQ(to_string(extents[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(extents[3].found), "K layer 0 block 2 slot 1 head 1 channel 0..7, generation 1, token 1, from rank 1");
   EXPECT_TRUE(std::none_of(extents.begin(), extents.end(), [](const ComparedRange& s) { return s.wrong; }));
 }
 
@@ -73,18 +73,19 @@ TEST(Dump, WrongBytesAreNamedAsFarAsOneRunCanTell) {
     for (int i = 208; i < 224; ++i) at[i] ^= static_cast<std::uint8_t>(i);
   });
   ASSERT_EQ(extents.size(), 8u);
-  EXPECT_EQ(words(extents[0].expected), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(extents[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
-  EXPECT_EQ(words(extents[1].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(extents[2].found), "what was there before");
-  EXPECT_EQ(words(extents[3].found), "0x00");
+  EXPECT_EQ(to_string(extents[0].expected),
+            "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(extents[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
+  EXPECT_EQ(to_string(extents[1].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(extents[2].found), "what was there before");
+  EXPECT_EQ(to_string(extents[3].found), "0x00");
   EXPECT_EQ(extents[5].offset, 200);
   EXPECT_EQ(extents[5].bytes, 1);
-  EXPECT_EQ(words(extents[5].expected), "V layer 0 block 2 slot 0 head 0 channel 4, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(extents[5].found), "too short to tell");
-  EXPECT_EQ(words(extents[6].found), "V layer 0 block 2 slot 0 head 0 channel 4..7, generation 1, token 0, from rank 0")
+  EXPECT_EQ(to_string(extents[5].expected), "V layer 0 block 2 slot 0 head 0 channel 4, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(extents[5].found), "too short to tell");
+  EXPECT_EQ(to_string(extents[6].found), "V layer 0 block 2 slot 0 head 0 channel 4..7, generation 1, token 0, from rank 0")
       << "the rest of its row";
-  EXPECT_EQ(words(extents[7].found), "unknown");
+  EXPECT_EQ(to_string(extents[7].found), "unknown");
   for (std::size_t i = 0; i < extents.size(); ++i) EXPECT_EQ(extents[i].wrong, i != 4 && i != 6) << i;
 }
 
@@ -93,17 +94,18 @@ TEST(Dump, ASwappedBlockAndAnOverrunGuardAreNamed) {
       after(plain(), {consumer, 384, 16}, [](Bytes&, auto at, auto) { std::swap_ranges(at + 128, at + 256, at + 384); });
   ASSERT_EQ(swapped.size(), 1u);
   EXPECT_TRUE(swapped[0].wrong);
-  EXPECT_EQ(words(swapped[0].expected), "K layer 0 block 0 slot 0 head 0 channel 0..7, generation 1, token 2, from rank 0");
-  EXPECT_EQ(words(swapped[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(swapped[0].expected),
+            "K layer 0 block 0 slot 0 head 0 channel 0..7, generation 1, token 2, from rank 0");
+  EXPECT_EQ(to_string(swapped[0].found), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
   const auto overrun =
       after(plain(), {consumer, 512 - 8, 32}, [](Bytes&, auto at, auto) { std::copy_n(at + 132, 12, at + 512); });
   ASSERT_EQ(overrun.size(), 3u);
   EXPECT_EQ(overrun[1].place, "guard above");
   EXPECT_EQ(overrun[1].bytes, 12);
   EXPECT_TRUE(overrun[1].wrong);
-  EXPECT_EQ(words(overrun[1].expected), "nothing: no data belongs here");
-  EXPECT_EQ(words(overrun[1].found), "K layer 0 block 2 slot 0 head 0 channel 2..7, generation 1, token 0, from rank 0");
-  EXPECT_EQ(words(overrun[2].found), "poison of consumer/g0/r0/kv.L0 + 524..535");
+  EXPECT_EQ(to_string(overrun[1].expected), "nothing: no data belongs here");
+  EXPECT_EQ(to_string(overrun[1].found), "K layer 0 block 2 slot 0 head 0 channel 2..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(to_string(overrun[2].found), "poison of consumer/g0/r0/kv.L0 + 524..535");
 }
 
 TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
@@ -111,10 +113,10 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
   const auto guard = look(c, {consumer, -8, 16}, {});
   ASSERT_EQ(guard.size(), 2u);
   EXPECT_EQ(guard[0].place, "guard below");
-  EXPECT_EQ(words(guard[0].found), "poison of consumer/g0/r0/kv.L0 - 1..8");
+  EXPECT_EQ(to_string(guard[0].found), "poison of consumer/g0/r0/kv.L0 - 1..8");
   EXPECT_EQ(guard[1].place, "K layer 0 block 0 slot 0 head 0 (free slot)");
-  EXPECT_EQ(words(look(c, {consumer, 128, 16}, {}).front().found), "poison of consumer/g0/r0/kv.L0 + 128..143");
-  EXPECT_EQ(words(look(c, {"producer/g0/r1/kv.L0", 128, 16}, {}).front().found),
+  EXPECT_EQ(to_string(look(c, {consumer, 128, 16}, {}).front().found), "poison of consumer/g0/r0/kv.L0 + 128..143");
+  EXPECT_EQ(to_string(look(c, {"producer/g0/r1/kv.L0", 128, 16}, {}).front().found),
             "K layer 0 block 2 slot 0 head 1 channel 0..7, generation 1, token 0, from rank 1");
   // The last block has one token: its second slot may hold the producer's, or not, and nothing else.
   const Window tail{consumer, 3 * 128 + 16, 16};
@@ -129,8 +131,8 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
         .bring_along(std::vector<std::span<const std::uint8_t>>(producer.begin(), producer.end()), file);
   });
   EXPECT_FALSE(whole_blocks.front().wrong);
-  EXPECT_NE(words(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos)
-      << words(whole_blocks.front().found);
+  EXPECT_NE(to_string(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos)
+      << to_string(whole_blocks.front().found);
   EXPECT_TRUE(after(c, tail, [](Bytes&, auto at, auto) { std::copy_n(at + 128, 16, at + 400); }).front().wrong);
 }
 
@@ -174,12 +176,14 @@ TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   ASSERT_EQ(extents.size(), 2u);
   EXPECT_EQ(extents[0].place, "K layer 0 block 2 slot 0 head 0");
   EXPECT_FALSE(extents[0].wrong);
-  EXPECT_EQ(words(extents[0].found), "K layer 0 block 3 slot 0 head 0 channel 0..7, generation 4, token 0, from P rank 3");
+  EXPECT_EQ(to_string(extents[0].found),
+            "K layer 0 block 3 slot 0 head 0 channel 0..7, generation 4, token 0, from P rank 3");
   EXPECT_TRUE(extents[1].wrong);
-  EXPECT_EQ(words(extents[1].expected),
+  EXPECT_EQ(to_string(extents[1].expected),
             "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
-  EXPECT_EQ(words(extents[1].found), "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
-  EXPECT_EQ(words(scenario::look(c.scenario, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
+  EXPECT_EQ(to_string(extents[1].found),
+            "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
+  EXPECT_EQ(to_string(scenario::look(c.scenario, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
   EXPECT_THROW(scenario::look(c.scenario, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";
   EXPECT_THROW(scenario::look(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
 }
@@ -198,7 +202,7 @@ TEST(Provenance, NeighboursJoinOnlyWhereTheyGoOn) {
   EXPECT_FALSE(extend(a, next));
   EXPECT_EQ(place_json(a), nlohmann::json({0, 0, 0, 1, 0, 0, 0, 1}));
   a.component = "scale";
-  EXPECT_EQ(words(a), "scale K layer 0 block 1 slot 0 head 0 group 0..1, generation 1");
+  EXPECT_EQ(to_string(a), "scale K layer 0 block 1 slot 0 head 0 group 0..1, generation 1");
 }
 
 }  // namespace

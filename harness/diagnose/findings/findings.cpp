@@ -277,7 +277,7 @@ class Memory {
       std::vector<Finding> some;
       Indices left = brought;
       for (const StrideFit& fit : fits) {
-        some.push_back(words_of(extents_, fit, universe_, labels_));
+        some.push_back(to_string(extents_, fit, universe_, labels_));
         Indices rest;
         std::ranges::set_difference(left, fit.extents, std::back_inserter(rest));
         left = std::move(rest);
@@ -290,7 +290,7 @@ class Memory {
     const std::vector<FlatCopy> flats = flats_of(extents_, brought);
     if (!flats.empty() && (flats.size() < best.size() || (vague(best) && flats.size() <= many))) {
       best.clear(), elsewhere = false;
-      for (const FlatCopy& flat : flats) best.push_back(words_of(flat, labels_));
+      for (const FlatCopy& flat : flats) best.push_back(to_string(flat, labels_));
     }
     return best;
   }
@@ -300,7 +300,7 @@ class Memory {
     std::vector<Finding> out;
     if (!moved(extents_[group.front()])) {
       for (const Box& box : boxes_of(extents_, group, all_, planes_, most))
-        out.push_back(words_of(extents_, box, {}, universe(box), labels_));
+        out.push_back(to_string(extents_, box, {}, universe(box), labels_));
       return out;
     }
     std::vector<Part> parts = parts_of(extents_, group);
@@ -313,7 +313,7 @@ class Memory {
                           std::back_inserter(left));
       std::vector<Part> rest = left.empty() ? std::vector<Part>{} : parts_of(extents_, left);
       if (3 + cost(rest) < cost(parts)) {
-        out.push_back(words_of(extents_, *turned, universe_, labels_));
+        out.push_back(to_string(extents_, *turned, universe_, labels_));
         parts = std::move(rest);
       }
     }
@@ -321,7 +321,7 @@ class Memory {
       for (const Box& box : boxes_of(extents_, part.extents, all_, planes_, most_boxes)) {
         // The map on the box alone may be simpler.
         const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(extents_, box.extents));
-        out.push_back(words_of(extents_, box, maps, universe(box), labels_));
+        out.push_back(to_string(extents_, box, maps, universe(box), labels_));
         out.back().vague = tangled(maps);
       }
     }

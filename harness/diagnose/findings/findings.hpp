@@ -25,14 +25,14 @@ struct PieceRule {
 std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Labels& labels);
 
 /// One rule in words. `maps`: of the axes on which what is there differs, each with its map.
-Finding words_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
-                 const Scope& universe, const Labels& labels);
+Finding to_string(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                  const Scope& universe, const Labels& labels);
 
-Finding words_of(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
-                 const Labels& labels);
+Finding to_string(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
+                  const Labels& labels);
 
-Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels);
+Finding to_string(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels);
 
-Finding words_of(const FlatCopy& flat, const Labels& labels);
+Finding to_string(const FlatCopy& flat, const Labels& labels);
 
 }  // namespace kvcts::findings

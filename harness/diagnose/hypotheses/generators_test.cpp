@@ -88,7 +88,7 @@ TEST(Generators, ErasedLateIsAmongTheRivals) {
   const CaseSpec spec = case_of(steps, "steps/erased-late", catalogue);
   const Diagnosis late = run_scenario(told(spec, catalogue), spec.seed).diagnosis;
   EXPECT_TRUE(std::ranges::any_of(late.causes, [](const Cause& c) {
-    return in_words(c) == "read-before-ready: 'grow' happened only after 'put'";
+    return to_string(c) == "read-before-ready: 'grow' happened only after 'put'";
   })) << late.text;
   EXPECT_FALSE(late.sure);
 }

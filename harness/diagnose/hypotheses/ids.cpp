@@ -54,7 +54,7 @@ void generate_narrow_ids(HypothesisSearch& w, std::size_t i) {
     if (destination) body.to_blocks = destination->ids;
     const auto& views = source ? a.from : a.to;
     w.attempt(FaultClass::int32_overflow,
-              "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) +
+              "blocks " + list_text(source ? source->ids : destination->ids) + " of " + memory_of(views) +
                   (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
                   symbol_of(w, i),
               i, body);
@@ -188,7 +188,7 @@ void OtherIds::list(bool at_source, const Ids& table, const Ids& ids, const std:
   const std::string memory = memory_of(views(at_source));
   const bool old = outdated(w_, i_, memory, ids, table);
   w_.attempt(old ? FaultClass::stale_block : FaultClass::wrong_block_id,
-             "blocks " + list_words(ids) + " instead of " + list_words(table) + " of " + memory +
+             "blocks " + list_text(ids) + " instead of " + list_text(table) + " of " + memory +
                  (old ? " (those of an older table)" : why) + " in " + symbol_of(w_, i_),
              i_, with(at_source, ids));
 }

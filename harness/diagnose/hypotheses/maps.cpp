@@ -276,7 +276,7 @@ void generate_everywhere(HypothesisSearch& w) {
           }
         }
         w.attempt(FaultClass::wrong_block_id,
-                  "wherever " + memory + " is used: blocks " + list_words(list) + " instead of " + list_words(table),
+                  "wherever " + memory + " is used: blocks " + list_text(list) + " instead of " + list_text(table),
                   std::move(bodies));
       }
     }

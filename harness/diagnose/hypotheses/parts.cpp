@@ -63,13 +63,13 @@ void generate_own_tables(HypothesisSearch& w, std::size_t i) {
         const Ids ids = table_shown(w, i, at_source, part);
         if (ids != usual) {
           (at_source ? body.from_blocks : body.to_blocks) = ids;
-          odd = list_words(ids);
+          odd = list_text(ids);
         }
         parts.emplace_back(std::move(body), value);
       }
       if (!odd.empty())
         attempt_cut(w, i, cut, FaultClass::wrong_block_id,
-                    std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_words(usual), parts);
+                    std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_text(usual), parts);
     }
   }
 }

@@ -26,7 +26,7 @@ struct Part {
   std::string components;  ///< "" = all; data | scales
 };
 
-std::string cut_words(const Cut& cut) {
+std::string cut_text(const Cut& cut) {
   if (cut.member == &Selection::kv) return *cut.wrong.begin() == 0 ? "K" : "V";
   std::string out = cut.what;
   std::size_t n = 0;
@@ -37,9 +37,9 @@ std::string cut_words(const Cut& cut) {
   return out;
 }
 
-std::string words_of(const Part& part) {
+std::string to_string(const Part& part) {
   std::string out = part.components;
-  for (const Cut& cut : part.cuts) out += (out.empty() ? "" : ", ") + cut_words(cut);
+  for (const Cut& cut : part.cuts) out += (out.empty() ? "" : ", ") + cut_text(cut);
   return out;
 }
 
@@ -181,7 +181,7 @@ void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double mos
     if (search.found() || search.exhausted()) break;
   }
   for (const Hypothesis& found : search.exact())
-    w.attempt(found.fault_class, found.words + ", only " + words_of(part), search.whole(found.bodies));
+    w.attempt(found.fault_class, found.words + ", only " + to_string(part), search.whole(found.bodies));
 }
 
 // The planes of a view that hold some values of an axis, or the others. Nothing if an axis has several digits.
@@ -234,7 +234,7 @@ void look_at_view(HypothesisSearch& w, std::size_t step, const Part& part) {
       Action body = a;
       body.from.push_back(body.from[0]);
       body.from[0].cache = layout::to_text(*rest), body.from[1].cache = layout::to_text(*taken);
-      w.attempt(variant.fault_class, symbol_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step,
+      w.attempt(variant.fault_class, symbol_of(w, step) + ": read with " + variant.words + ", only " + to_string(part), step,
                 body);
     }
     if (w.found()) return;

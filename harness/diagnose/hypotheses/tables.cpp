@@ -53,12 +53,12 @@ void generate_ratios(HypothesisSearch& w, std::size_t step) {
       Action astray = a;
       (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
       w.attempt(FaultClass::wrong_block_size,
-                "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
+                "ids " + list_text(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
                     std::to_string(pool) + " in " + symbol_of(w, step),
                 step, astray);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
-        const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
+        const std::string words = "ids " + list_text(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
                                   std::to_string(wrong) + " in " + symbol_of(w, step);
         Action body = a;
         Ids mine = smaller(*coarse, wrong);
@@ -122,7 +122,7 @@ void generate_filled(HypothesisSearch& w, std::size_t step) {
     Action body = a;
     body.to_blocks = ids;
     w.attempt(FaultClass::wrong_block_id,
-              "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + symbol_of(w, step), step,
+              "blocks " + list_text(ids) + " instead of " + list_text(*a.to_blocks) + " in " + symbol_of(w, step), step,
               body);
   };
   attempt(all);
@@ -204,7 +204,7 @@ void generate_tables_together(HypothesisSearch& w) {
         ids = *theirs, whose = " (those of " + name + ")";
       }
       (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
-      words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " +
+      words += (words.empty() ? "" : "; ") + ("blocks " + list_text(ids)) + " instead of " + list_text(table) + " of " +
                memory + whose + " in " + symbol_of(w, i);
       ++changed, old += outdated(w, i, memory, ids, table);
     }
@@ -247,8 +247,8 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
         Ids strangers;
         for (const std::int64_t id : ids)
           if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
-        return "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views[0]) +
-               (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_words(strangers), blocks)) + " in " +
+        return "blocks " + list_text(ids) + " instead of " + list_text(*table) + " of " + memory_of(views[0]) +
+               (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_text(strangers), blocks)) + " in " +
                symbol_of(w, i);
       };
       const auto attempt = [&](const Ids& ids) {

@@ -9,7 +9,7 @@ std::string symbol_of(const HypothesisSearch& w, std::size_t step) { return "'" 
 namespace {
 
 std::string of_axis(const std::string& axis, const Ids& values, bool named = true) {
-  if (axis != "kv") return (named ? axis + " " : "") + list_words(values);
+  if (axis != "kv") return (named ? axis + " " : "") + list_text(values);
   std::string out;
   for (const std::int64_t value : values) out += (out.empty() ? "" : " and ") + std::string(value == 0 ? "K" : "V");
   return out;
@@ -26,7 +26,7 @@ std::string instead_of(const std::string& axis, const Ids& is, const Ids& was) {
   return of_axis(axis, is) + " instead of " + of_axis(axis, was, false);
 }
 
-std::string list_words(const Ids& list) {
+std::string list_text(const Ids& list) {
   std::string out = "[";
   for (std::size_t i = 0; i < list.size() && i < 12; ++i)
     out += (i ? ", " : "") + (list[i] == no_block ? "none" : std::to_string(list[i]));

@@ -19,7 +19,7 @@ using Ids = std::vector<std::int64_t>;
 /// A step in words: its name in quotes.
 std::string symbol_of(const HypothesisSearch& w, std::size_t step);
 /// A list in words; only the start of a long one.
-std::string list_words(const Ids& list);
+std::string list_text(const Ids& list);
 /// "heads [2, 3] went to [0, 1]", "K went to V", "K and V are exchanged". `axis`: "layers", "kv", ...
 std::string went_to(const std::string& axis, const Ids& from, const Ids& to);
 std::string instead_of(const std::string& axis, const Ids& is, const Ids& was);

@@ -83,7 +83,7 @@ void generate_write(HypothesisSearch& w, const UnexpectedSource& unexpected) {
     Ids shown;
     for (const auto& [position, votes] : unexpected.votes) shown.push_back(most_voted(votes));
     w.attempt(ids == own ? FaultClass::stale_block : FaultClass::wrong_block_id,
-              "request " + unexpected.request + " was written to blocks " + list_words(shown) + " of " + unexpected.memory +
+              "request " + unexpected.request + " was written to blocks " + list_text(shown) + " of " + unexpected.memory +
                   " after " + symbol_of(w, i) + ", where nothing was meant",
               std::move(bodies));
   }
@@ -105,7 +105,7 @@ void generate_longer(HypothesisSearch& w, const UnexpectedSource& unexpected) {
     for (std::int64_t t = request->first_token; t < end; ++t) body.pick.tokens->push_back(t);
     w.attempt(FaultClass::wrong_block_id,
               std::to_string(end - request->first_token) + " tokens instead of " + std::to_string(request->tokens) +
-                  ", to blocks " + list_words(*body.to_blocks) + " instead of " + list_words(*own) + " of " +
+                  ", to blocks " + list_text(*body.to_blocks) + " instead of " + list_text(*own) + " of " +
                   unexpected.memory + " in " + symbol_of(w, i),
               i, body);
   }

@@ -62,7 +62,7 @@ class Far {
                  {"name", host_name()},
                  {"address", own_address(near_.fd())},
                  {"interface", interface_of(own_address(near_.fd()))},
-                 {"isolation", isolation_words()},
+                 {"isolation", isolation_text()},
                  {"installed", installed_digests()}});
     launchers_[0] = start(json());
   }

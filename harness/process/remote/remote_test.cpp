@@ -58,7 +58,7 @@ class Remote : public ::testing::Test {
     return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   }
   /// Until near has ended by itself.
-  std::string last_words() {
+  std::string last_output() {
     ::waitpid(std::exchange(near_, 0), nullptr, 0);
     return said();
   }
@@ -131,7 +131,7 @@ TEST_F(Remote, LetsNoForeignProcessIn) {
 
 TEST_F(Remote, SaysInOneLineWhyAHostCannotBeReached) {
   meet({"/bin/sh", "-c", "echo ssh: no route to host >&2; exit 255"});
-  EXPECT_EQ(last_words(), "host decode: ssh: no route to host; ended with status 255\n");
+  EXPECT_EQ(last_output(), "host decode: ssh: no route to host; ended with status 255\n");
 }
 
 TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
@@ -141,7 +141,7 @@ TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
   ASSERT_NE(far, 0);
   ::kill(far, SIGKILL);
   EXPECT_THROW(event("never"), FrameError);
-  EXPECT_NE(last_words().find("host decode: the other host closed the channel"), std::string::npos) << said();
+  EXPECT_NE(last_output().find("host decode: the other host closed the channel"), std::string::npos) << said();
 }
 
 TEST_F(Remote, AHostThatIsSilentIsLost) {
@@ -152,7 +152,7 @@ TEST_F(Remote, AHostThatIsSilentIsLost) {
   ::kill(far, SIGSTOP);
   EXPECT_THROW(event("never"), FrameError);
   ::kill(far, SIGCONT);
-  EXPECT_NE(last_words().find("host decode: no word from it for 10 s"), std::string::npos) << said();
+  EXPECT_NE(last_output().find("host decode: no word from it for 10 s"), std::string::npos) << said();
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace kvcts::process {
 
 namespace {
 
-std::string words_of(const in_addr& address) {
+std::string to_string(const in_addr& address) {
   char text[INET_ADDRSTRLEN];
   return ::inet_ntop(AF_INET, &address, text, sizeof text) != nullptr ? text : "";
 }
@@ -28,7 +28,7 @@ void each_address(const std::function<void(const std::string& address, const ifa
   if (::getifaddrs(&all) != 0) return;
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
     if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) != 0)
-      call(words_of(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr), *one);
+      call(to_string(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr), *one);
   ::freeifaddrs(all);
 }
 
@@ -88,7 +88,7 @@ std::vector<std::string> own_addresses() {
 std::string own_address(int socket) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
-  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? words_of(address.sin_addr) : "";
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? to_string(address.sin_addr) : "";
 }
 
 std::string interface_of(const std::string& address) {

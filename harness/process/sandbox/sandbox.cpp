@@ -257,7 +257,7 @@ const std::string& why_no_sandbox() {
   return why;
 }
 
-std::string isolation_words() {
+std::string isolation_text() {
   if (!why_no_sandbox().empty()) return "none: " + why_no_sandbox();
   std::string said;
   run({bubblewrap(), "--version"}, -1, said);

@@ -40,6 +40,6 @@ LauncherProcess start_launcher_in(const Sandbox& sandbox, const std::vector<std:
 /// one. Tried once per process, with a program that looks around in it (probe.hpp).
 const std::string& why_no_sandbox();
 /// "bubblewrap 0.8.0", or "none: <why>".
-std::string isolation_words();
+std::string isolation_text();
 
 }  // namespace kvcts::process

@@ -46,7 +46,7 @@ bool shows(const layout::TensorView& view, const Tensor& tensor) {
 
 std::string order_of(const layout::Cache& cache) {
   for (const layout::Plane& plane : cache.planes)
-    if (plane.component == layout::Component::data) return scenario::order_words(plane);
+    if (plane.component == layout::Component::data) return scenario::order_text(plane);
   return "";
 }
 

@@ -482,17 +482,17 @@ void expect_told(const Pair& setup) {
     oracle::write_expected(c, region, pass, file);
     return file;
   };
-  std::map<scenario::Id, std::array<std::uint8_t, passes>> content;
+  std::map<scenario::SymbolId, std::array<std::uint8_t, passes>> content;
   std::int64_t moved = 0;
   for (const Side side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(c, side)) {
-      const scenario::Place start = space.address(diagnose::place_name(c, region));
+      const scenario::BufferAddress start = space.address(diagnose::place_name(c, region));
       const std::int64_t base = oracle::file_shape(c, region.bytes).base;
       std::vector<std::vector<std::uint8_t>> files;
       for (int pass = 0; pass < passes; ++pass) files.push_back(written(region, pass));
       const auto& image = truth.checks.back().images[static_cast<std::size_t>(start.buffer)];
       for (std::int64_t at = 0; at < region.bytes; ++at) {
-        const scenario::Id id = image.at(start.offset + at);
+        const scenario::SymbolId id = image.at(start.offset + at);
         std::array<std::uint8_t, passes> bytes{};
         for (std::size_t pass = 0; pass < passes; ++pass) bytes[pass] = files[pass][static_cast<std::size_t>(base + at)];
         if (id == scenario::hole) {

@@ -49,14 +49,14 @@ struct Path {
   const Path* above;
   std::string_view key;
   std::size_t index{0};
-  std::string words() const {
+  std::string to_string() const {
     return above == nullptr ? std::string(key)
-                            : above->words() + "/" + (key.empty() ? std::to_string(index) : std::string(key));
+                            : above->to_string() + "/" + (key.empty() ? std::to_string(index) : std::string(key));
   }
 };
 
 [[noreturn]] void wrong(const Path& at, std::string_view expected, std::string_view found) {
-  throw std::runtime_error(fmt::format("{}: expected {}, found {}", at.words().substr(0, 200), expected, found));
+  throw std::runtime_error(fmt::format("{}: expected {}, found {}", at.to_string().substr(0, 200), expected, found));
 }
 
 void expect(std::string_view kind, const json& value, const Path& at) {

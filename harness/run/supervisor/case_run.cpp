@@ -21,7 +21,7 @@ std::vector<const char*> ending_calls(const ResolvedCase& c) {
   return is_program(c) ? std::vector<const char*>{"end"} : std::vector<const char*>{"release", "remove_peer", "deregister"};
 }
 /// In display form.
-const char* call_words(std::string_view call) {
+const char* call_text(std::string_view call) {
   if (call == "release") return "release()";
   if (call == "remove_peer") return "remove_peer()";
   return call == "deregister" ? "deregister_region()" : "the program's release";
@@ -217,11 +217,11 @@ Task<PhaseResult> CaseExecutor::end_call(Attempt& a, const char* call) {
     if (!posted_by_one || child.get() == &initiator(a.resolved))
       requests.push_back({child.get(), {{"op", WorkerRequest::end}, {"key", a.key}, {"call", call}}, {}});
   PhaseResult ended = co_await ask_workers(a, Phase::complete, requests, replies);
-  if (ended.kind != Kind::completed) ended.call = call_words(call);
+  if (ended.kind != Kind::completed) ended.call = call_text(call);
   std::int64_t peak = 0;
   for (const json& reply : replies) peak += reply.value("peak_bytes", std::int64_t{0});
   a.result.peak_bytes = std::max(a.result.peak_bytes, peak);
-  co_await look(a, call_words(call));
+  co_await look(a, call_text(call));
   co_return ended;
 }
 

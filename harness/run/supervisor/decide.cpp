@@ -39,12 +39,12 @@ void take_numbers(const Report& report, CaseResult& result) {
 }
 
 /// "; the source was changed" and the state of the destination.
-std::string data_words(const std::optional<Report>& report) {
+std::string data_text(const std::optional<Report>& report) {
   if (!report) return "the data is unavailable";
   return sentence_join(report->state, report->source_changed ? "the source changed" : "");
 }
 
-std::string where_words(const PhaseResult& ended) {
+std::string where_text(const PhaseResult& ended) {
   return "in " + std::string(name(ended.phase)) +
          (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") +
          (ended.call.empty() ? "" : ", in " + ended.call);
@@ -87,7 +87,7 @@ struct Account {
   Diagnosis found{compared ? compared->diagnosis : Diagnosis{}};
   bool changed{compared && compared->wrong_bytes != 0};
   std::string message{changed ? compared->message : ""};
-  std::string where{where_words(ended)};
+  std::string where{where_text(ended)};
 };
 
 void decide_completed(const Account& it, CaseResult& result) {
@@ -142,7 +142,7 @@ void decide_raised(const Account& it, CaseResult& result) {
   if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != FaultClass::raised)
     result.message = sentence_join(result.message, result.diagnosis.text);
   if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
-  if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));
+  if (it.changed) result.message = sentence_join(result.message, data_text(it.compared));
 }
 
 void decide_hung(const Account& it, CaseResult& result) {
@@ -161,7 +161,7 @@ void decide_hung(const Account& it, CaseResult& result) {
   if (!ended.text.empty()) words += ", " + ended.text;
   if (!ended.note.empty()) words += "; " + ended.note;
   if (!reading) {
-    const std::string data = data_words(it.compared);
+    const std::string data = data_text(it.compared);
     words = sentence_join(words, it.compared && it.compared->all_arrived ? data + ", the completion never did" : data);
   } else if (it.found.exact) {
     words = sentence_join(words, it.found.text);
@@ -177,7 +177,7 @@ void decide_crashed(const Account& it, CaseResult& result) {
   std::string words = it.ended.signal + " " + it.where;
   if (!it.ended.text.empty()) words += ": " + it.ended.text;
   if (!it.ended.note.empty()) words += " (" + it.ended.note + ")";
-  words = sentence_join(words, data_words(it.compared));
+  words = sentence_join(words, data_text(it.compared));
   result.diagnosis = plain(FaultClass::crash, words);
   result.message = words;
 }

@@ -22,7 +22,7 @@ void meet_hosts(Run& run) {
     while (host && host->facts().is_null() && !host->lost()) run.loop.step(now_ns() + 50 * ns_per_ms);
     if (!host) continue;
     if (host->lost()) throw std::runtime_error(host->why_lost());
-    if (const std::string there = host->facts().value("isolation", ""), here = process::isolation_words();
+    if (const std::string there = host->facts().value("isolation", ""), here = process::isolation_text();
         there.starts_with("none") != here.starts_with("none"))
       throw std::runtime_error("host " + host->facts().value("name", "") + ": its sandbox is " + there + ", here it is " +
                                here + "; set KVCTS_SANDBOX=off on both to run without");

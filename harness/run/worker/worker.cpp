@@ -13,7 +13,7 @@
 #include "case/texts.hpp"
 #include "connector/misread.hpp"
 #include "engines/transport/memory.hpp"
-#include "process/json_words.hpp"
+#include "process/json_text.hpp"
 #include "process/status_view.hpp"
 #include "run/worker/base64.hpp"
 #include "scene/reader/reader.hpp"
@@ -188,7 +188,7 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     else
       reply = {{"refused", {{"text", error.what()}, {"at", at}}}};
   } catch (const json::exception& error) {
-    reply = {{"error", {{"text", op + ": " + words_of(error)}}}};
+    reply = {{"error", {{"text", op + ": " + to_string(error)}}}};
   } catch (const std::bad_alloc&) {
     reply = {{"memory", {{"text", "memory ran out in " + op}}}};
   } catch (const std::exception& error) {

@@ -84,7 +84,7 @@ bool fits(const Cache& cache) {
   return true;
 }
 
-std::string order_words(const Plane& plane) {
+std::string order_text(const Plane& plane) {
   const std::vector<Mode> modes = by_stride(plane);
   std::vector<std::size_t> order(modes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

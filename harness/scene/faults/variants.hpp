@@ -47,6 +47,6 @@ std::vector<Variant> recoded(const layout::Cache& cache);
 /// K and V planes that differ only in their start, as one plane with a kv mode.
 layout::Cache merged(const layout::Cache& cache);
 /// "K B N H C" by descending stride.
-std::string order_words(const layout::Plane& plane);
+std::string order_text(const layout::Plane& plane);
 
 }  // namespace kvcts::scenario

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "case/catalogue/nearest.hpp"
-#include "process/json_words.hpp"
+#include "process/json_text.hpp"
 
 namespace kvcts::compat {
 
@@ -249,7 +249,7 @@ Description from_json(const std::string& file, const Catalogue& catalogue) {
     from_shape(said, out, catalogue);
     return out;
   } catch (const json::exception& error) {
-    throw Error(file + ": " + words_of(error));
+    throw Error(file + ": " + to_string(error));
   }
 }
 

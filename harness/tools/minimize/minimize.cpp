@@ -377,7 +377,7 @@ Sizes sizes_of(const ResolvedCase& c) {
   return out;
 }
 
-std::string words_of(const Sizes& before, const Sizes& after) {
+std::string to_string(const Sizes& before, const Sizes& after) {
   std::string out;
   for (const auto& [what, n] : before) {
     const auto now = std::find_if(after.begin(), after.end(), [&](const auto& size) { return size.first == what; });

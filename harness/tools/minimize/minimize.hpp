@@ -64,6 +64,6 @@ bool same_failure(const CaseResult& a, const CaseResult& b);
 /// "layers", "blocks", ... of a case, and the bytes of its memories.
 Sizes sizes_of(const ResolvedCase& resolved);
 /// "8 blocks -> 1, 3 layers -> 1": what shrank.
-std::string words_of(const Sizes& before, const Sizes& after);
+std::string to_string(const Sizes& before, const Sizes& after);
 
 }  // namespace kvcts::minimize

@@ -55,7 +55,7 @@ TEST(Minimize, ASmallerCaseFailsTheSameWayAndItsControlPasses) {
   for (const char* id : {"faults/axis-permuted", "faults/head-shard", "faults/layer-misrouted"}) {
     const Minimum m = minimize(spec_of("faults/layout.yaml", id), catalogue(), machine, {});
     EXPECT_TRUE(m.finished) << id;
-    EXPECT_LT(size(m.after, "bytes"), size(m.before, "bytes") / 4) << id << ": " << words_of(m.before, m.after);
+    EXPECT_LT(size(m.after, "bytes"), size(m.before, "bytes") / 4) << id << ": " << to_string(m.before, m.after);
     // The output reproduces the finding: parsed again, it ends the same.
     const auto cases = catalogue::parse_cases(m.document.dump(), "smallest", &catalogue());
     ASSERT_EQ(cases.size(), 2u) << id << ": the control as intended belongs to it";

@@ -107,7 +107,7 @@ class Evaluator {
     for (const Byte* byte : all)
       for (int p = 0; p < parts; ++p) said[static_cast<Part>(p)].insert(byte->place.at[static_cast<std::size_t>(p)]);
     const bool turned = says(s, "in the other order");
-    const Holds holds = turned ? order_of(s, said) : words_of(s, said);
+    const Holds holds = turned ? order_of(s, said) : to_string(s, said);
     std::int64_t count = 0, right = 0;
     const Byte* other = nullptr;
     for (const Byte* byte : all) {
@@ -154,7 +154,7 @@ class Evaluator {
   }
   static bool constant(const Value& value) { return all_are(value, value[0]); }
 
-  Holds words_of(const Sentence& s, const Sets& said) const {
+  Holds to_string(const Sentence& s, const Sets& said) const {
     std::string what = s.what;
     Holds instead = [](const Byte&) { return true; };
     std::smatch m;

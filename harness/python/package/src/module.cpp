@@ -236,7 +236,7 @@ NB_MODULE(_native, m) {
           })
       .def_prop_ro("order",
                    [](const probe::Subject& s) {
-                     return s.cache.planes.empty() ? std::string() : scenario::order_words(s.cache.planes.front());
+                     return s.cache.planes.empty() ? std::string() : scenario::order_text(s.cache.planes.front());
                    })
       .def_prop_ro("planes",
                    [](const probe::Subject& s) {

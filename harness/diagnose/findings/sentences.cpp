@@ -46,7 +46,7 @@ std::string list(Axis axis, const std::vector<std::int64_t>& values, const Label
                      ranges.size() - most_listed);
 }
 
-std::string bytes_words(std::int64_t bytes) { return text::thousands(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+std::string bytes_text(std::int64_t bytes) { return text::thousands(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 std::string_view word(Axis axis) {
   constexpr std::array<std::string_view, axis_count> words{"component", "request", "layer", "K/V",    "token",
@@ -62,7 +62,7 @@ std::string named(Axis axis, const std::vector<std::int64_t>& values, const Labe
 bool all_known(const std::vector<std::int64_t>& values) { return !values.empty() && values.front() != none; }
 
 /// Where: the axes on which not all of the memory is meant.
-std::string scope_words(const std::vector<Extent>& extents, const Box& box, const Scope& universe, const Labels& labels) {
+std::string scope_text(const std::vector<Extent>& extents, const Box& box, const Scope& universe, const Labels& labels) {
   const Extent& first = extents[box.extents.front()];
   std::string out = labels.memories.at(static_cast<std::size_t>(first.memory));
   const auto add = [&](const std::string& text) { out += ", " + text; };
@@ -95,7 +95,7 @@ std::string scope_words(const std::vector<Extent>& extents, const Box& box, cons
 }
 
 /// "token 5 is token 9" in ranges.
-std::string table_words(Axis axis, const AxisMap& map, const Labels& labels) {
+std::string table_text(Axis axis, const AxisMap& map, const Labels& labels) {
   std::vector<std::string> parts;
   const auto& table = map.table;
   for (std::size_t i = 0, begin = 0; i < table.size(); ++i) {
@@ -115,7 +115,7 @@ std::string table_words(Axis axis, const AxisMap& map, const Labels& labels) {
 }
 
 /// What is there on one axis, "head 0", "layer + 1", "tokens 0..15 for 16..31".
-std::string map_words(Axis axis, const AxisMap& map, const std::vector<std::int64_t>& should, const Labels& labels) {
+std::string map_text(Axis axis, const AxisMap& map, const std::vector<std::int64_t>& should, const Labels& labels) {
   const bool words_only = axis == Axis::kv || axis == Axis::component || axis == Axis::request;
   const std::string_view what = word(axis);
   switch (map.kind) {
@@ -143,9 +143,9 @@ std::string map_words(Axis axis, const AxisMap& map, const std::vector<std::int6
       if (map.table.size() == 2)
         return fmt::format("{}{} and {} exchanged", words_only ? "" : std::string(what) + "s ",
                            one(axis, map.table[0].first, labels), one(axis, map.table[1].first, labels));
-      return fmt::format("{}s exchanged: {}", what, table_words(axis, map, labels));
+      return fmt::format("{}s exchanged: {}", what, table_text(axis, map, labels));
     case AxisMap::Kind::table:
-      return fmt::format("{}{}", words_only ? "" : std::string(what) + "s ", table_words(axis, map, labels));
+      return fmt::format("{}{}", words_only ? "" : std::string(what) + "s ", table_text(axis, map, labels));
     case AxisMap::Kind::tangle:
       return fmt::format("other {}s in no simple order", what);
   }
@@ -153,7 +153,7 @@ std::string map_words(Axis axis, const AxisMap& map, const std::vector<std::int6
 }
 
 /// Whose content it is, where none was meant.
-std::string content_words(const std::vector<Extent>& extents, const Box& box, const Labels& labels) {
+std::string content_text(const std::vector<Extent>& extents, const Box& box, const Labels& labels) {
   std::vector<std::string> parts;
   for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head}) {
     std::vector<std::int64_t> values;
@@ -168,8 +168,8 @@ std::string content_words(const std::vector<Extent>& extents, const Box& box, co
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string what_words(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
-                       const Labels& labels) {
+std::string what_text(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                      const Labels& labels) {
   const Extent& extent = extents[box.extents.front()];
   const bool content = extent.should.kind == ByteSource::Kind::element;
   const std::string instead = content ? ""
@@ -193,13 +193,12 @@ std::string what_words(const std::vector<Extent>& extents, const Box& box, const
     case ByteSource::Kind::element:
       break;
   }
-  if (extent.should.kind == ByteSource::Kind::constant)
-    return "still holds " + content_words(extents, box, labels) + instead;
-  if (!content) return "holds " + content_words(extents, box, labels) + ", where nothing was meant";
+  if (extent.should.kind == ByteSource::Kind::constant) return "still holds " + content_text(extents, box, labels) + instead;
+  if (!content) return "holds " + content_text(extents, box, labels) + ", where nothing was meant";
   std::vector<std::string> parts;
   for (const auto& [axis, map] : maps)
     if (map.kind != AxisMap::Kind::always || map.by != none)
-      parts.push_back(map_words(axis, map, box.scope.at(axis), labels));
+      parts.push_back(map_text(axis, map, box.scope.at(axis), labels));
   if (extent.is.byte != extent.should.byte) parts.emplace_back("the bytes of each code in another order");
   if (extent.is.times != extent.should.times)
     parts.push_back(extent.is.times == 0 ? "numbers without their scale"
@@ -250,27 +249,27 @@ Parted parted(const std::vector<Extent>& extents, const std::vector<std::size_t>
 
 }  // namespace
 
-Finding words_of(const FlatCopy& flat, const Labels& labels) {
+Finding to_string(const FlatCopy& flat, const Labels& labels) {
   const auto extent = [&](int region, std::int64_t offset) {
     return fmt::format("{}, byte{} {}", labels.regions.at(static_cast<std::size_t>(region)), flat.length == 1 ? "" : "s",
                        range(offset, offset + flat.length - 1));
   };
   const std::string share = flat.bytes == flat.length
-                                ? bytes_words(flat.bytes)
+                                ? bytes_text(flat.bytes)
                                 : fmt::format("{} of {} bytes", text::thousands(flat.bytes), text::thousands(flat.length));
   return {fmt::format("{}: holds {} ({})", extent(flat.region, flat.offset), extent(flat.from, flat.from_offset), share),
           flat.bytes, false, "bytes of another place"};
 }
 
-Finding words_of(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
-                 const Labels& labels) {
+Finding to_string(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,
+                  const Labels& labels) {
   const Parted part = parted(extents, turned.extents, universe, labels, {turned.a, turned.b});
   return {fmt::format("{}: holds {}s and {}s in the other order ({})", part.where, word(turned.a), word(turned.b),
-                      bytes_words(part.bytes)),
+                      bytes_text(part.bytes)),
           part.bytes, false, fmt::format("{}s and {}s in the other order", word(turned.a), word(turned.b))};
 }
 
-Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels) {
+Finding to_string(const std::vector<Extent>& extents, const StrideFit& fit, const Scope& universe, const Labels& labels) {
   const Parted part = parted(extents, fit.extents, universe, labels, {}, fit.read ? &Extent::should : &Extent::is);
   const std::string& region = labels.regions.at(static_cast<std::size_t>(fit.region));
   const std::string in = !fit.read ? "" : " in " + (fit.several ? region.substr(0, region.find('/')) : region);
@@ -278,7 +277,7 @@ Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const
   if (fit.shift != 0)
     return {
         fmt::format("{}: {} {} bytes {} than declared{} ({})", part.where, fit.read ? "was read" : "content lies",
-                    text::thousands(std::abs(fit.shift)), fit.shift < 0 ? "nearer" : "further", in, bytes_words(part.bytes)),
+                    text::thousands(std::abs(fit.shift)), fit.shift < 0 ? "nearer" : "further", in, bytes_text(part.bytes)),
         part.bytes, false, verb + " a distance"};
   std::vector<std::string> found, declared;
   std::string kind = verb + " strides of";
@@ -291,17 +290,17 @@ Finding words_of(const std::vector<Extent>& extents, const StrideFit& fit, const
     if (known != fit.declared.end()) declared.push_back(what + " " + text::thousands(known->second));
   }
   const std::string meant = declared.empty() ? "" : fmt::format("; declared: {}", fmt::join(declared, ", "));
-  return {fmt::format("{}: {} {}{}{} ({})", part.where, verb, fmt::join(found, ", "), in, meant, bytes_words(part.bytes)),
+  return {fmt::format("{}: {} {}{}{} ({})", part.where, verb, fmt::join(found, ", "), in, meant, bytes_text(part.bytes)),
           part.bytes, false, kind};
 }
 
-Finding words_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
-                 const Scope& universe, const Labels& labels) {
+Finding to_string(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+                  const Scope& universe, const Labels& labels) {
   const std::string share =
-      box.others == 0 ? bytes_words(box.bytes)
+      box.others == 0 ? bytes_text(box.bytes)
                       : fmt::format("{} of {} bytes", text::thousands(box.bytes), text::thousands(box.bytes + box.others));
   return {
-      fmt::format("{}: {} ({})", scope_words(extents, box, universe, labels), what_words(extents, box, maps, labels), share),
+      fmt::format("{}: {} ({})", scope_text(extents, box, universe, labels), what_text(extents, box, maps, labels), share),
       box.bytes, false, kind_of(extents, box, maps, universe)};
 }
 
