@@ -133,7 +133,7 @@ template <>
 struct Fields<Cause> {
   static constexpr std::tuple table{
       Field{"class", &Cause::fault_class, When::always}, Field{"words", &Cause::words, When::always},
-      Field{"share", &Cause::share, When::always},       Field{"rival", &Cause::rival, When::if_set},
+      Field{"share", &Cause::share, When::always},       Field{"rival", &Cause::competing, When::if_set},
       Field{"told_by", &Cause::told_by, When::if_set},
   };
   static constexpr std::array<std::string_view, 1> retired{"two"};
@@ -410,7 +410,7 @@ Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doub
       if (such(other)) words += (words.empty() ? " " : ", or ") + to_string(other);
     if (!words.empty()) out.text += "; " + std::string(before) + words;
   };
-  say_those("the bytes cannot tell it from", [](const Cause& other) { return other.rival; });
+  say_those("the bytes cannot tell it from", [](const Cause& other) { return other.competing; });
   say_those("only the number of bytes moved tells it from",
             [](const Cause& other) { return other.told_by == ToldBy::count; });
   say_those("only how it ended or what was reported tells it from",

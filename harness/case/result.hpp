@@ -32,9 +32,9 @@ inline constexpr std::string_view not_identified = "cause not identified";
 /// What may have gone wrong.
 struct Cause {
   FaultClass fault_class{};
-  std::string words;  ///< "written HND, read as NHD"
-  double share{1};    ///< of the wrong bytes that it predicts
-  bool rival{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
+  std::string words;      ///< "written HND, read as NHD"
+  double share{1};        ///< of the wrong bytes that it predicts
+  bool competing{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
   ToldBy told_by{};
   bool operator==(const Cause&) const = default;
 };

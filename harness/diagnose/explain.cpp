@@ -149,7 +149,7 @@ bool consequence(const std::vector<Hypothesis>& fit, const HypothesisSearch& w) 
     return false;
   if (of_an_end.contains(first.fault_class) || !missing.empty()) return true;
   return w.attributions().untouched == w.attributions().wrong && std::ranges::any_of(fit, [&](const Hypothesis& h) {
-           return h.cost <= first.cost + margin && of_an_end.contains(h.fault_class);
+           return h.cost <= first.cost + tie_margin && of_an_end.contains(h.fault_class);
          });
 }
 
@@ -318,10 +318,11 @@ Explanation searched(Evidence& evidence, std::string& trace) {
     std::set<FaultClass> told{first.fault_class};
     for (const Hypothesis& other : fit) {
       // The first of each class is always told.
-      const bool another = told.insert(other.fault_class).second, rival = another && other.cost <= first.cost + margin;
+      const bool another = told.insert(other.fault_class).second,
+                 competing = another && other.cost <= first.cost + tie_margin;
       const auto said = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
       if (said({first.fault_class, first.words}) || std::ranges::any_of(out.others, said)) continue;
-      if (another || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, rival});
+      if (another || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, competing});
     }
     out.tried = search.tried();
     out.doubts.cut = search.cut();
@@ -348,7 +349,7 @@ Explanation searched(Evidence& evidence, std::string& trace) {
   for (const HypothesisGenerator& generator : generators()) {
     const bool first = search.exact().empty();
     if (!first && generator.of_pieces) continue;  // of a whole step it says the same in more words
-    if (!first && evidence.whole_only && generator.cost > cheapest() + margin) break;  // no rival costs as much
+    if (!first && evidence.whole_only && generator.cost > cheapest() + tie_margin) break;  // no rival costs as much
     const std::int64_t before = search.tried();
     const std::size_t fitting = search.exact().size();
     search.ask(generator);

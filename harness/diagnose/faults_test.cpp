@@ -24,7 +24,7 @@ bool right(const scenario::Scenario& scenario) {
   expect_playable(scenario);
   const AddressSpace space(scenario);
   SymbolTable symbols;
-  const Truth truth = paint(without_faults(scenario), space, symbols);
+  const Truth truth = truth_of(without_faults(scenario), space, symbols);
   const Observation seen = observe(record(scenario, space, actual_sequence(scenario)), 1, 4);
   Expectation expectation(truth, space, symbols, 1);
   return !compare(seen, truth, expectation, space).any();

@@ -206,7 +206,7 @@ bool HypothesisSearch::in_every_pass(const CandidateSteps& bodies) {
   const int passes = evidence_.real ? 1 : static_cast<int>(o.bytes.size());
   for (int pass = 1; pass < passes && same; ++pass) {
     Bytes bytes(begin(pass), program.buffers, evidence_.seed, pass);
-    scenario::play(program, bytes, evidence_.seed, pass, [&](std::size_t check) {
+    scenario::execute(program, bytes, evidence_.seed, pass, [&](std::size_t check) {
       for (const Buffer& b : evidence_.space.buffers()) {
         if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
       }
@@ -224,7 +224,7 @@ double HypothesisSearch::judge(const CandidateSteps& bodies, bool& all, bool& co
   predicted_ = 0;
   ReplayResult seen;
   try {
-    seen = replay_.play(whole(bodies), [&](std::size_t check, const Bytes& bytes) {
+    seen = replay_.execute(whole(bodies), [&](std::size_t check, const Bytes& bytes) {
       if (check >= o.checks.size()) return false;
       for (const Buffer& b : buffers) {
         const bool as_base = check < base_misses_.size() && bytes.shares(replay_.unchanged_bytes()[check], b.ordinal);
@@ -240,7 +240,7 @@ double HypothesisSearch::judge(const CandidateSteps& bodies, bool& all, bool& co
     return 0;  // the proposal is impossible: a name or a range that does not exist
   }
   work_ += seen.ops / 4096;
-  common_->work.add_play(seen.ops, compared);
+  common_->work.add_execution(seen.ops, compared);
   for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
     for (const std::int64_t n : base_misses_[check]) misses += n;
   }

@@ -34,7 +34,7 @@ struct HypothesisGenerator;
 class Work {
  public:
   bool over() const { return done_ >= most; }
-  void add_play(std::int64_t ops, std::int64_t compared_bytes) { done_ += 84 * ops + compared_bytes * 5 / 4; }
+  void add_execution(std::int64_t ops, std::int64_t compared_bytes) { done_ += 84 * ops + compared_bytes * 5 / 4; }
   void add_base(std::int64_t ops) { done_ += 3'500 * ops; }
   void add_observed_moves(std::size_t count) { done_ += 1'000 * static_cast<std::int64_t>(count); }
   void add_probe() { done_ += 28'000; }
@@ -214,57 +214,57 @@ struct HypothesisGenerator {
   bool of_pieces{false};              ///< searches of its own, by the other generators
 };
 /// What costs this much more than the cause is no rival of it.
-inline constexpr double margin = 0.8;
+inline constexpr double tie_margin = 0.8;
 /// Ascending by cost. precedence.cpp
 const std::vector<HypothesisGenerator>& generators();
 
 // ---- generators (hypotheses/*.cpp) ----------------------------------------------------------------------------------
 
-void generate_skips(HypothesisSearch& w);             ///< a step, or a group of steps, never happened
-void generate_subsets(HypothesisSearch& w);           ///< a part of a step never happened
-void generate_claims(HypothesisSearch& w);            ///< what was claimed of memories, and the other side's layout
-void generate_options(HypothesisSearch& w);           ///< scales, decode, splits, direction, requirements, registration
-void generate_keys(HypothesisSearch& w);              ///< stores: fields of keys that are left out
-void generate_orders(HypothesisSearch& w);            ///< a step happened at another time
-void generate_orders_together(HypothesisSearch& w);   ///< several steps happened at another time
-void generate_tables_together(HypothesisSearch& w);   ///< each request of a batch uses another's table
-void generate_lists(HypothesisSearch& w);             ///< block ids, layers, heads, kv, tokens that went elsewhere
-void generate_unexpected(HypothesisSearch& w);        ///< an extra write, or one that reached further
-void generate_shown_lists(HypothesisSearch& w);       ///< block ids, whatever the bytes show
-void generate_memories(HypothesisSearch& w);          ///< another memory, another request, another generation
-void generate_arithmetic(HypothesisSearch& w);        ///< 32-bit addresses, alignment
-void generate_offsets(HypothesisSearch& w);           ///< a base that is off
-void generate_layouts(HypothesisSearch& w);           ///< axes, blocks, strides, sizes: simple changes of a layout
-void generate_scales(HypothesisSearch& w);            ///< scales elsewhere
-void generate_far_layouts(HypothesisSearch& w);       ///< any order of axes
-void generate_raw(HypothesisSearch& w);               ///< raw copies and fills: other lengths, offsets, steps
-void generate_everywhere(HypothesisSearch& w);        ///< one belief about a memory in all steps
-void generate_fits(HypothesisSearch& w);              ///< one linear map, read off the bytes
-void generate_lengths(HypothesisSearch& w);           ///< more or fewer tokens than there are
-void generate_copies(HypothesisSearch& w);            ///< a transfer as a list of copies: other lengths, joined, cut
-void generate_transfer_list(HypothesisSearch& w);     ///< all moves as one list of pieces
-void generate_first_pieces(HypothesisSearch& w);      ///< the list ends early
-void generate_narrow_offsets(HypothesisSearch& w);    ///< of that list, at the destination
-void generate_shift(HypothesisSearch& w);             ///< all is read, or written, some bytes off
-void generate_steps(HypothesisSearch& w);             ///< the step of an axis halved or doubled, wherever bytes are moved
-void generate_order(HypothesisSearch& w);             ///< another order of axes, wherever bytes are moved
-void generate_other_rank(HypothesisSearch& w);        ///< all goes to the next rank's memory
-void generate_pieces_of_others(HypothesisSearch& w);  ///< pieces that hold another's bytes, whatever they are
-void generate_one_by_one(HypothesisSearch& w);        ///< blocks of two sizes, by their numbers
-void generate_slabs(HypothesisSearch& w);             ///< dim 0 of the tensor taken for the blocks
-void generate_tables(HypothesisSearch& w);            ///< ids of another unit, or of another time
-void generate_extra(HypothesisSearch& w);             ///< a step, or a load, where nothing was meant
-void generate_beside(HypothesisSearch& w);            ///< one id that is a small number beside the pool: -1
-void generate_beyond(HypothesisSearch& w);            ///< ids beyond the pool, before or after it
-void generate_pieces(HypothesisSearch& w);            ///< any of these, in a piece of a step only
-void generate_plain_pieces(HypothesisSearch& w);      ///< the plainest of these, in the piece that is wrong
-void generate_registered(HypothesisSearch& w);        ///< several registrations: a limit, a side, bases exchanged
-void generate_stores(HypothesisSearch& w);            ///< several contents under one key, and who wins
-void generate_ways_out(HypothesisSearch& w);          ///< where the elements of a step went
-void generate_parts(HypothesisSearch& w);             ///< a layer, K or V, a head or a destination of a step differs
-void generate_part_by_part(HypothesisSearch& w);      ///< regions paired by index, a table for each part
-void generate_some_beliefs(HypothesisSearch& w);      ///< one belief about a memory in some steps
-void generate_together(HypothesisSearch& w);          ///< one mistake in several steps, each with its own numbers
-void generate_alike(HypothesisSearch& w);             ///< the same, of what was found of each since
+void generate_skips(HypothesisSearch& search);            ///< a step, or a group of steps, never happened
+void generate_subsets(HypothesisSearch& search);          ///< a part of a step never happened
+void generate_claims(HypothesisSearch& search);           ///< what was claimed of memories, and the other side's layout
+void generate_options(HypothesisSearch& search);          ///< scales, decode, splits, direction, requirements, registration
+void generate_keys(HypothesisSearch& search);             ///< stores: fields of keys that are left out
+void generate_orders(HypothesisSearch& search);           ///< a step happened at another time
+void generate_orders_together(HypothesisSearch& search);  ///< several steps happened at another time
+void generate_tables_together(HypothesisSearch& search);  ///< each request of a batch uses another's table
+void generate_lists(HypothesisSearch& search);            ///< block ids, layers, heads, kv, tokens that went elsewhere
+void generate_unexpected(HypothesisSearch& search);       ///< an extra write, or one that reached further
+void generate_shown_lists(HypothesisSearch& search);      ///< block ids, whatever the bytes show
+void generate_memories(HypothesisSearch& search);         ///< another memory, another request, another generation
+void generate_arithmetic(HypothesisSearch& search);       ///< 32-bit addresses, alignment
+void generate_offsets(HypothesisSearch& search);          ///< a base that is off
+void generate_layouts(HypothesisSearch& search);          ///< axes, blocks, strides, sizes: simple changes of a layout
+void generate_scales(HypothesisSearch& search);           ///< scales elsewhere
+void generate_far_layouts(HypothesisSearch& search);      ///< any order of axes
+void generate_raw(HypothesisSearch& search);              ///< raw copies and fills: other lengths, offsets, steps
+void generate_everywhere(HypothesisSearch& search);       ///< one belief about a memory in all steps
+void generate_fits(HypothesisSearch& search);             ///< one linear map, read off the bytes
+void generate_lengths(HypothesisSearch& search);          ///< more or fewer tokens than there are
+void generate_copies(HypothesisSearch& search);           ///< a transfer as a list of copies: other lengths, joined, cut
+void generate_transfer_list(HypothesisSearch& search);    ///< all moves as one list of pieces
+void generate_first_pieces(HypothesisSearch& search);     ///< the list ends early
+void generate_narrow_offsets(HypothesisSearch& search);   ///< of that list, at the destination
+void generate_shift(HypothesisSearch& search);            ///< all is read, or written, some bytes off
+void generate_steps(HypothesisSearch& search);       ///< the step of an axis halved or doubled, wherever bytes are moved
+void generate_order(HypothesisSearch& search);       ///< another order of axes, wherever bytes are moved
+void generate_other_rank(HypothesisSearch& search);  ///< all goes to the next rank's memory
+void generate_pieces_of_others(HypothesisSearch& search);  ///< pieces that hold another's bytes, whatever they are
+void generate_one_by_one(HypothesisSearch& search);        ///< blocks of two sizes, by their numbers
+void generate_slabs(HypothesisSearch& search);             ///< dim 0 of the tensor taken for the blocks
+void generate_tables(HypothesisSearch& search);            ///< ids of another unit, or of another time
+void generate_extra(HypothesisSearch& search);             ///< a step, or a load, where nothing was meant
+void generate_beside(HypothesisSearch& search);            ///< one id that is a small number beside the pool: -1
+void generate_beyond(HypothesisSearch& search);            ///< ids beyond the pool, before or after it
+void generate_pieces(HypothesisSearch& search);            ///< any of these, in a piece of a step only
+void generate_plain_pieces(HypothesisSearch& search);      ///< the plainest of these, in the piece that is wrong
+void generate_registered(HypothesisSearch& search);        ///< several registrations: a limit, a side, bases exchanged
+void generate_stores(HypothesisSearch& search);            ///< several contents under one key, and who wins
+void generate_ways_out(HypothesisSearch& search);          ///< where the elements of a step went
+void generate_parts(HypothesisSearch& search);             ///< a layer, K or V, a head or a destination of a step differs
+void generate_part_by_part(HypothesisSearch& search);      ///< regions paired by index, a table for each part
+void generate_some_beliefs(HypothesisSearch& search);      ///< one belief about a memory in some steps
+void generate_together(HypothesisSearch& search);          ///< one mistake in several steps, each with its own numbers
+void generate_alike(HypothesisSearch& search);             ///< the same, of what was found of each since
 
 }  // namespace kvcts::scenario

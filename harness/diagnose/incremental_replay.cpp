@@ -20,10 +20,10 @@ bool reaches_somebody(const json& event) {
 }
 
 // Only these change what later steps depend on; a late step also leaves what it captured.
-bool leaves_traces(const StepExecution& play) {
+bool leaves_traces(const StepExecution& execution) {
   static const std::set<Operation> ops{Operation::assign, Operation::register_range, Operation::unregister_range,
                                        Operation::put, Operation::signal};
-  return play.part == StepExecution::Part::capture || ops.contains(play.action.op);
+  return execution.part == StepExecution::Part::capture || ops.contains(execution.action.op);
 }
 
 struct Harvest {
@@ -80,7 +80,7 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpac
     const std::size_t events = program_.events.size();
     going = recorder.act(executions_[k]);
     bytes.grow(program_.buffers, seed, pass);
-    scenario::play(program_, segment.ops_begin, program_.ops.size(), bytes, seed, pass, on_check);
+    scenario::execute(program_, segment.ops_begin, program_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(program_.events, events);
     segment.moved = got.moved, segment.said = std::move(got.said);
     segment.ops_end = program_.ops.size(), segment.buffers_end = program_.buffers.size(),
@@ -108,8 +108,8 @@ std::size_t IncrementalReplay::ops_before(const std::string& step) const {
 
 Sequence IncrementalReplay::cut(Sequence sequence) const {
   if (until_.empty()) return sequence;
-  const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const StepExecution& play) {
-    return play.step == until_ && play.part != StepExecution::Part::capture;
+  const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const StepExecution& execution) {
+    return execution.step == until_ && execution.part != StepExecution::Part::capture;
   });
   sequence.erase(last, sequence.end());
   return sequence;
@@ -126,7 +126,7 @@ std::vector<const StepExecution*> IncrementalReplay::order(const CandidateSteps&
   }
   if (moved) {
     own = cut(sequence_of(scenario_, bodies));
-    for (const StepExecution& play : own) out.push_back(&play);
+    for (const StepExecution& execution : own) out.push_back(&execution);
     for (std::size_t k = 0; k < out.size() && k < executions_.size() && *out[k] == executions_[k]; ++k)
       out[k] = &executions_[k];
     return out;
@@ -152,7 +152,7 @@ std::vector<const StepExecution*> IncrementalReplay::order(const CandidateSteps&
   return out;
 }
 
-ReplayResult IncrementalReplay::play(const CandidateSteps& bodies, const OnCheck& on_check) {
+ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCheck& on_check) {
   Sequence own;
   const std::vector<const StepExecution*> executions = order(bodies, own);
   std::size_t k = 0;
@@ -188,8 +188,8 @@ ReplayResult IncrementalReplay::play(const CandidateSteps& bodies, const OnCheck
   bool asked = true, same = true, going = true;
   const auto played = [&](const CopyProgram& what, std::size_t begin, std::size_t end) {
     out.ops += static_cast<std::int64_t>(end - begin);
-    scenario::play(what, begin, end, bytes, seed_, pass_,
-                   [&](std::size_t check) { asked = asked && on_check(check, bytes); });
+    scenario::execute(what, begin, end, bytes, seed_, pass_,
+                      [&](std::size_t check) { asked = asked && on_check(check, bytes); });
   };
   std::optional<Recorder> recorder;
   for (; k < executions.size() && going && asked; ++k) {

@@ -40,7 +40,7 @@ class IncrementalReplay {
   /// How many ops of that program precede a step; all, if it never happens.
   std::size_t ops_before(const std::string& step) const;
   /// Throws std::runtime_error (std::exception) when bodies request the impossible.
-  ReplayResult play(const CandidateSteps& bodies, const OnCheck& on_check);
+  ReplayResult execute(const CandidateSteps& bodies, const OnCheck& on_check);
   /// The whole sequence on one program, for other passes.
   CopyProgram program(const CandidateSteps& bodies);
 

@@ -11,7 +11,7 @@ void observe_more(Observation& o, const CopyProgram& program, std::uint64_t seed
   for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
     Bytes bytes(program.buffers, seed, pass);
     std::vector<Bytes> at;
-    play(program, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, executor);
+    execute(program, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, executor);
     o.bytes.push_back(std::move(at));
   }
 }

@@ -109,8 +109,8 @@ Diagnosis from_gathering(const CaseBytes& bytes) {
     } catch (const std::exception&) {
       continue;  // such a reader could not have started
     }
-    const bool rival = !found.empty() && belief.fault_class != found.front().fault_class;
-    found.push_back({belief.fault_class, belief.words, 1, rival});
+    const bool competing = !found.empty() && belief.fault_class != found.front().fault_class;
+    found.push_back({belief.fault_class, belief.words, 1, competing});
   }
   return found.empty() ? Diagnosis{} : named(std::move(found), "explains every byte that was gathered");
 }

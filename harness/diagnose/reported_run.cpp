@@ -75,7 +75,7 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const R
                     std::vector<Claim> claims) {
   constexpr int passes = 4;  // who lies where is known: bytes that are right by chance are not so in all of them
   SymbolTable symbols;
-  Truth truth = paint(scenario, space, symbols);
+  Truth truth = truth_of(scenario, space, symbols);
   truth.checks.back().any = reported.any;
   Expectation expectation(truth, space, symbols, seed);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));

@@ -168,7 +168,7 @@ std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenar
   part.steps.erase(stopped, part.steps.end());
   std::unique_ptr<Held> out;
   try {
-    out = std::make_unique<Held>(paint(part, space, symbols), space, symbols, seed);
+    out = std::make_unique<Held>(truth_of(part, space, symbols), space, symbols, seed);
   } catch (const std::runtime_error&) {
     return nullptr;
   }
@@ -196,7 +196,7 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Addr
 void expect_playable(const Scenario& scenario) {
   const AddressSpace space(scenario);
   SymbolTable symbols;
-  paint(without_faults(scenario), space, symbols);
+  truth_of(without_faults(scenario), space, symbols);
   record(scenario, space, actual_sequence(scenario));
 }
 
@@ -208,7 +208,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
   const auto begin = clock::now();
   const AddressSpace space(scenario);
   SymbolTable symbols;
-  Held whole(paint(without_faults(scenario), space, symbols), space, symbols, seed);
+  Held whole(truth_of(without_faults(scenario), space, symbols), space, symbols, seed);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   Observation seen = observe(program, seed, deciding_passes(scenario), executor);
   Mismatch& mismatch = whole.mismatch;

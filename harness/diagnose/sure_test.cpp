@@ -17,9 +17,9 @@ TEST(Sure, OneClassAlone) {
   EXPECT_TRUE(kvcts::named({stale}, "").sure);
   EXPECT_TRUE(kvcts::named({stale, {FaultClass::stale_block, "in other words"}}, "").sure);
   EXPECT_FALSE(kvcts::named({stale, missing}, "").sure) << "another class explains as much, though it is less likely";
-  Cause rival = missing;
-  rival.rival = true;
-  const Diagnosis two = kvcts::named({stale, rival}, "");
+  Cause competing = missing;
+  competing.competing = true;
+  const Diagnosis two = kvcts::named({stale, competing}, "");
   EXPECT_FALSE(two.sure);
   EXPECT_TRUE(says(two, "the bytes cannot tell it from layer-missing: one layer"));
 }

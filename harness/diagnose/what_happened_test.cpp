@@ -31,7 +31,7 @@ using Words = std::vector<std::string>;
 std::vector<Finding> found_in_runs(const Scenario& scenario) {
   const AddressSpace space(scenario);
   SymbolTable names;
-  const Truth truth = paint(without_faults(scenario), space, names);
+  const Truth truth = truth_of(without_faults(scenario), space, names);
   Expectation expectation(truth, space, names, 1);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(program, 1, 2);

@@ -153,10 +153,10 @@ int buffer_of(const AddressSpace& space, const std::string& region) {
 
 }  // namespace
 
-std::vector<ComparedRange> look(const Scenario& scenario, std::uint64_t seed, const Window& window) {
+std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const Window& window) {
   const AddressSpace space(scenario);
   SymbolTable symbols;
-  const Truth truth = paint(without_faults(scenario), space, symbols);
+  const Truth truth = truth_of(without_faults(scenario), space, symbols);
   const CopyProgram program = record(scenario, space, actual_sequence(scenario));
   const Observation seen = observe(program, seed, naming_passes);
   Expectation expectation(truth, space, symbols, seed);

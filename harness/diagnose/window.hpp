@@ -65,7 +65,7 @@ struct Region {
 std::vector<Region> regions_of(const Scenario& scenario);
 /// Plays the scenario as run_scenario() does, then reads the window. Throws std::runtime_error when the region, check or
 /// byte does not exist.
-std::vector<ComparedRange> look(const Scenario& scenario, std::uint64_t seed, const Window& window);
+std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const Window& window);
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.

@@ -76,14 +76,14 @@ std::vector<std::uint8_t> run(ResolvedCase c, const dump::Window& window, std::s
   return from_hex(bytes->text);
 }
 
-std::vector<ComparedRange> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
+std::vector<ComparedRange> read_window(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
   if (c.performer == Performer::machine) {
     const std::string check = o.at == "after" ? "" : o.at;
     if (o.at == "before")
       throw UsageError(
           "--at before is for cases that run code; a scripted case has its checks (--at NAME), and poison before the first "
           "step");
-    return scenario::look(c.scenario, c.seed, {o.region, o.offset, o.bytes, check});
+    return scenario::read_window(c.scenario, c.seed, {o.region, o.offset, o.bytes, check});
   }
   if (o.at != "before" && o.at != "after")
     throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));
@@ -91,9 +91,9 @@ std::vector<ComparedRange> look(const ResolvedCase& c, const Options& o, std::st
     throw UsageError(fmt::format("content {} does not distinguish bytes; remove the key content", c.content.kind));
   dump::Window window{dump::region_of(c, o.region).name, o.offset, o.bytes};
   region = window.region;
-  if (o.at == "before") return dump::look(c, window, {});
-  dump::look(c, window, {});  // what is wrong with the window is said before anything runs
-  return dump::look(c, window, run(c, window, ending));
+  if (o.at == "before") return dump::read_window(c, window, {});
+  dump::read_window(c, window, {});  // what is wrong with the window is said before anything runs
+  return dump::read_window(c, window, run(c, window, ending));
 }
 
 void print(const std::vector<ComparedRange>& extents, int lines) {
@@ -130,7 +130,7 @@ int show(const Options& o, const Globals& globals) {
   std::string region = o.region, ending;
   std::vector<ComparedRange> extents;
   try {
-    extents = look(resolved, o, region, ending);
+    extents = read_window(resolved, o, region, ending);
   } catch (const std::runtime_error& e) {
     throw UsageError(fmt::format("{}: {}", one.id, e.what()));
   }

@@ -23,8 +23,8 @@ Bytes image(const ResolvedCase& c, const RegionRef& region, decltype(oracle::wri
 
 /// The bytes found where they are expected, or may have come along with a request's last block from any replica; elsewhere
 /// those expected.
-Bytes forgiven(const ResolvedCase& c, const RegionRef& region, std::span<const std::span<const std::uint8_t>> producer,
-               const Bytes& expected, const Bytes& found) {
+Bytes masked(const ResolvedCase& c, const RegionRef& region, std::span<const std::span<const std::uint8_t>> producer,
+             const Bytes& expected, const Bytes& found) {
   Bytes out = expected;
   for (std::size_t replica = 0; replica < c.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.size();
        ++replica) {
@@ -75,7 +75,7 @@ RegionRef region_of(const ResolvedCase& resolved, const std::string& region) {
   return tails.front();
 }
 
-std::vector<ComparedRange> look(const ResolvedCase& c, const Window& window, const Bytes& found) {
+std::vector<ComparedRange> read_window(const ResolvedCase& c, const Window& window, const Bytes& found) {
   const RegionRef region = region_of(c, window.region);
   const auto shape = oracle::file_shape(c, region.bytes);
   const std::int64_t begin = shape.base + window.offset;
@@ -101,7 +101,7 @@ std::vector<ComparedRange> look(const ResolvedCase& c, const Window& window, con
   const Bytes before = image(c, region, oracle::write_initial), expected = image(c, region, oracle::write_expected);
   Bytes file = expected;
   std::ranges::copy(found, file.begin() + begin);
-  const Bytes right = forgiven(c, region, views, expected, file);
+  const Bytes right = masked(c, region, views, expected, file);
   RegionExtents extents(c, views);
   extents.add({region, before, expected, file});
   extents.search();

@@ -21,6 +21,7 @@ RegionRef region_of(const ResolvedCase& resolved, const std::string& name);
 
 /// `found`: the window's bytes after pass 0; empty: before the transfer. Throws std::runtime_error when the region has no
 /// such bytes, or the case is too large.
-std::vector<ComparedRange> look(const ResolvedCase& resolved, const Window& window, const std::vector<std::uint8_t>& found);
+std::vector<ComparedRange> read_window(const ResolvedCase& resolved, const Window& window,
+                                       const std::vector<std::uint8_t>& found);
 
 }  // namespace kvcts::dump

@@ -48,7 +48,7 @@ std::vector<ComparedRange> after(const ResolvedCase& c, const Window& w, Make&& 
   oracle::write_expected(c, region, 0, file);
   make(file, file.begin() + shape.base, before.begin() + shape.base);
   const auto at = file.begin() + shape.base + w.offset;
-  return look(c, w, {at, at + w.bytes});
+  return read_window(c, w, {at, at + w.bytes});
 }
 const auto right = [](Bytes&, auto, auto) {};
 
@@ -110,13 +110,13 @@ TEST(Dump, ASwappedBlockAndAnOverrunGuardAreNamed) {
 
 TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
   const ResolvedCase c = plain();
-  const auto guard = look(c, {consumer, -8, 16}, {});
+  const auto guard = read_window(c, {consumer, -8, 16}, {});
   ASSERT_EQ(guard.size(), 2u);
   EXPECT_EQ(guard[0].place, "guard below");
   EXPECT_EQ(to_string(guard[0].found), "poison of consumer/g0/r0/kv.L0 - 1..8");
   EXPECT_EQ(guard[1].place, "K layer 0 block 0 slot 0 head 0 (free slot)");
-  EXPECT_EQ(to_string(look(c, {consumer, 128, 16}, {}).front().found), "poison of consumer/g0/r0/kv.L0 + 128..143");
-  EXPECT_EQ(to_string(look(c, {"producer/g0/r1/kv.L0", 128, 16}, {}).front().found),
+  EXPECT_EQ(to_string(read_window(c, {consumer, 128, 16}, {}).front().found), "poison of consumer/g0/r0/kv.L0 + 128..143");
+  EXPECT_EQ(to_string(read_window(c, {"producer/g0/r1/kv.L0", 128, 16}, {}).front().found),
             "K layer 0 block 2 slot 0 head 1 channel 0..7, generation 1, token 0, from rank 1");
   // The last block has one token: its second slot may hold the producer's, or not, and nothing else.
   const Window tail{consumer, 3 * 128 + 16, 16};
@@ -139,7 +139,7 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
 TEST(Dump, AWindowThatIsNotThereIsSaid) {
   const auto error_of = [](const Window& w, const ResolvedCase& c = plain()) {
     try {
-      look(c, w, {});
+      read_window(c, w, {});
     } catch (const std::runtime_error& e) {
       return std::string(e.what());
     }
@@ -172,7 +172,7 @@ steps:
 TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   const ResolvedCase c = resolved_of(order);
   // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data read as HND: slot 1 of head 0 is head 1 of token 0.
-  const auto extents = scenario::look(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
+  const auto extents = scenario::read_window(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
   ASSERT_EQ(extents.size(), 2u);
   EXPECT_EQ(extents[0].place, "K layer 0 block 2 slot 0 head 0");
   EXPECT_FALSE(extents[0].wrong);
@@ -183,9 +183,11 @@ TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
             "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
   EXPECT_EQ(to_string(extents[1].found),
             "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
-  EXPECT_EQ(to_string(scenario::look(c.scenario, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
-  EXPECT_THROW(scenario::look(c.scenario, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";
-  EXPECT_THROW(scenario::look(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
+  EXPECT_EQ(to_string(scenario::read_window(c.scenario, c.seed, {"C", -2, 2, ""}).front().found),
+            "poison of C/kv.L0 - 1..2");
+  EXPECT_THROW(scenario::read_window(c.scenario, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error)
+      << "both memories have one";
+  EXPECT_THROW(scenario::read_window(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
 }
 
 TEST(Provenance, NeighboursJoinOnlyWhereTheyGoOn) {

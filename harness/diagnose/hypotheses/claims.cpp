@@ -3,9 +3,9 @@
 
 namespace kvcts::scenario {
 
-void generate_claims(HypothesisSearch& w) {
-  for (const Claim& claim : w.evidence().claims) {
-    CandidateSteps bodies = w.bodies();
+void generate_claims(HypothesisSearch& search) {
+  for (const Claim& claim : search.evidence().claims) {
+    CandidateSteps bodies = search.bodies();
     for (auto& body : bodies) {
       for (Action& a : body) {
         if (!brings(a)) continue;
@@ -14,7 +14,7 @@ void generate_claims(HypothesisSearch& w) {
             if (const auto cache = claim.caches.find(view.of); cache != claim.caches.end()) view.cache = cache->second;
       }
     }
-    w.attempt(claim.fault_class, claim.words, std::move(bodies));
+    search.attempt(claim.fault_class, claim.words, std::move(bodies));
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 /// The intended list, and what is wrong.
 struct List {
-  HypothesisSearch& w;
+  HypothesisSearch& search;
   std::size_t step;
   std::vector<Copy> meant;
   std::vector<WrongRange> wrong;
@@ -18,9 +18,9 @@ struct List {
 };
 
 bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<Copy>& copies) {
-  CandidateSteps bodies = list.w.bodies();
-  bodies[list.step] = written_out(list.w, list.step, copies);
-  return list.w.attempt(fault_class, words + " in " + symbol_of(list.w, list.step), std::move(bodies));
+  CandidateSteps bodies = list.search.bodies();
+  bodies[list.step] = written_out(list.search, list.step, copies);
+  return list.search.attempt(fault_class, words + " in " + symbol_of(list.search, list.step), std::move(bodies));
 }
 
 // Right bytes from the start of a copy; all if none of it is wrong.
@@ -141,25 +141,25 @@ void cut(const List& list) {
 
 }  // namespace
 
-void generate_copies(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const bool fills = w.action(i).op == Operation::fill;
-    if (w.action(i).op != Operation::move && !fills) continue;
+void generate_copies(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const bool fills = search.action(i).op == Operation::fill;
+    if (search.action(i).op != Operation::move && !fills) continue;
     std::vector<Copy> meant;
     try {
-      meant = copies_of(w, i);
+      meant = copies_of(search, i);
     } catch (const std::exception&) {
       continue;
     }
     if (!meant.empty() && meant.size() <= 4096) {
-      List list{w, i, fills ? stretches(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
-      for (const WrongRange& range : w.evidence().mismatch.ranges) {
-        if (range.check == w.attributions().check) list.wrong.push_back(range);
+      List list{search, i, fills ? stretches(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
+      for (const WrongRange& range : search.evidence().mismatch.ranges) {
+        if (range.check == search.attributions().check) list.wrong.push_back(range);
       }
       shorter(list), longer(list), cut(list);
       if (!fills) joined(list);
-      List whole{w, i, stretches(list.meant), list.wrong, list.what};
-      if (!w.found() && whole.meant.size() < list.meant.size()) shorter(whole), longer(whole), cut(whole);
+      List whole{search, i, stretches(list.meant), list.wrong, list.what};
+      if (!search.found() && whole.meant.size() < list.meant.size()) shorter(whole), longer(whole), cut(whole);
     }
   }
 }

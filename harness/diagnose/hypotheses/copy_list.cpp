@@ -6,10 +6,11 @@
 
 namespace kvcts::scenario {
 
-std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step) {
-  const Evidence& e = w.evidence();
+std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step) {
+  const Evidence& e = search.evidence();
   const CopyProgram program =
-      record(w.scenario(), e.space, {StepExecution{w.scenario().steps[step].name, w.action(step)}}, w.locators());
+      record(search.scenario(), e.space, {StepExecution{search.scenario().steps[step].name, search.action(step)}},
+             search.locators());
   std::vector<Copy> out;
   for (const Op& op : program.ops) {
     if (op.kind == Op::Kind::check) continue;
@@ -47,20 +48,21 @@ std::vector<Copy> stretches(const std::vector<Copy>& list) {
   return out;
 }
 
-std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, const std::vector<Copy>& list) {
+std::vector<Action> written_out(const HypothesisSearch& search, std::size_t step, const std::vector<Copy>& list) {
   std::vector<Action> out;
   for (const Copy& copy : list) {
     Action a;
     a.op = copy.from.buffer < 0 ? Operation::fill : Operation::copy;
-    a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
-    a.value = w.action(step).value;
+    a.splits = search.action(step).splits, a.otherwise = search.action(step).otherwise;
+    a.value = search.action(step).value;
     a.to.resize(1);
     if (copy.from.buffer >= 0) {
       a.from.resize(1);
-      a.from[0].of = w.evidence().space.buffers()[static_cast<std::size_t>(copy.from.buffer)].name,
+      a.from[0].of = search.evidence().space.buffers()[static_cast<std::size_t>(copy.from.buffer)].name,
       a.from_offset = copy.from.offset;
     }
-    a.to[0].of = w.evidence().space.buffers()[static_cast<std::size_t>(copy.to.buffer)].name, a.to_offset = copy.to.offset;
+    a.to[0].of = search.evidence().space.buffers()[static_cast<std::size_t>(copy.to.buffer)].name,
+    a.to_offset = copy.to.offset;
     a.bytes = copy.bytes;
     out.push_back(std::move(a));
   }

@@ -15,10 +15,10 @@ struct Copy {
 
 /// What a move copies, or a fill sets, when it runs as written, in order. Nothing if it moves halves of bytes, or goes
 /// through a buffer. Throws std::exception where it cannot run.
-std::vector<Copy> copies_of(HypothesisSearch& w, std::size_t step);
+std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step);
 /// The longest stretches that are adjacent at both ends, in the order of their first bytes to be moved.
 std::vector<Copy> stretches(const std::vector<Copy>& list);
 /// One action each, as the step would do it.
-std::vector<Action> written_out(const HypothesisSearch& w, std::size_t step, const std::vector<Copy>& list);
+std::vector<Action> written_out(const HypothesisSearch& search, std::size_t step, const std::vector<Copy>& list);
 
 }  // namespace kvcts::scenario

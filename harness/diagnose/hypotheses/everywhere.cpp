@@ -12,8 +12,8 @@ namespace {
 
 /// Changes the views at one end of every move.
 template <class F>
-CandidateSteps changed(const HypothesisSearch& w, bool at_source, F&& change) {
-  CandidateSteps bodies = w.bodies();
+CandidateSteps changed(const HypothesisSearch& search, bool at_source, F&& change) {
+  CandidateSteps bodies = search.bodies();
   for (auto& body : bodies) {
     for (Action& a : body) {
       if (a.op != Operation::move) continue;
@@ -24,17 +24,17 @@ CandidateSteps changed(const HypothesisSearch& w, bool at_source, F&& change) {
 }
 
 /// How far what lies somewhere, or where it lies, is from where it should: the one that most bytes have.
-std::int64_t shift_of(HypothesisSearch& w, bool at_source) {
+std::int64_t shift_of(HypothesisSearch& search, bool at_source) {
   constexpr int asked = 500;
   std::map<std::int64_t, int> votes;
   int left = asked;
-  for (const Attribution& attribution : w.attributions().all) {
+  for (const Attribution& attribution : search.attributions().all) {
     if (!attribution.wrong || left-- == 0) continue;
-    for (const BufferAddress& q : w.element_index().of(attribution.must)) {
+    for (const BufferAddress& q : search.element_index().of(attribution.must)) {
       if (attribution.is.kind == Symbol::Kind::poison && at_source && attribution.is.buffer == q.buffer)
         ++votes[attribution.is.offset - q.offset];
       if (attribution.is.kind != Symbol::Kind::tag) continue;
-      for (const BufferAddress& p : w.element_index().of(attribution.is)) {
+      for (const BufferAddress& p : search.element_index().of(attribution.is)) {
         if (at_source && p.buffer == q.buffer) ++votes[p.offset - q.offset];
         if (!at_source && p.buffer == attribution.buffer) ++votes[attribution.offset - p.offset];
       }
@@ -53,31 +53,31 @@ std::int64_t step_of(const View& view, Axis axis) {
 
 }  // namespace
 
-void generate_shift(HypothesisSearch& w) {
+void generate_shift(HypothesisSearch& search) {
   constexpr double by_steps = 1.1;  // that is as well a list of ids or heads, which are off by one number
   for (const bool at_source : {true, false}) {
-    const std::int64_t shift = shift_of(w, at_source);
+    const std::int64_t shift = shift_of(search, at_source);
     if (shift == 0) continue;
     bool steps = false;
-    for (std::size_t i = 0; i < w.scenario().steps.size() && !steps; ++i) {
-      if (w.action(i).op != Operation::move) continue;
+    for (std::size_t i = 0; i < search.scenario().steps.size() && !steps; ++i) {
+      if (search.action(i).op != Operation::move) continue;
       for (const Axis axis : {Axis::block, Axis::head}) {
-        const std::int64_t step = step_of(at_source ? w.action(i).from[0] : w.action(i).to[0], axis);
+        const std::int64_t step = step_of(at_source ? search.action(i).from[0] : search.action(i).to[0], axis);
         steps = steps || (step != 0 && shift % step == 0);
       }
     }
-    w.penalty(steps ? by_steps : 0);
-    w.attempt(FaultClass::wrong_stride,
-              std::string("everything was ") + (at_source ? "read " : "written ") + std::to_string(std::abs(shift)) +
-                  " bytes further " + (shift > 0 ? "on" : "back"),
-              changed(w, at_source, [&](View& view) { view.offset += shift; }));
+    search.penalty(steps ? by_steps : 0);
+    search.attempt(FaultClass::wrong_stride,
+                   std::string("everything was ") + (at_source ? "read " : "written ") + std::to_string(std::abs(shift)) +
+                       " bytes further " + (shift > 0 ? "on" : "back"),
+                   changed(search, at_source, [&](View& view) { view.offset += shift; }));
   }
-  w.penalty(0);
+  search.penalty(0);
 }
 
-void generate_steps(HypothesisSearch& w) {
+void generate_steps(HypothesisSearch& search) {
   bool packed = false;
-  for (const auto& [name, memory] : w.scenario().memories)
+  for (const auto& [name, memory] : search.scenario().memories)
     for (const auto& plane : cache_of(memory.view).planes)
       packed = packed || (plane.component == layout::Component::data && layout::bits(plane.dtype) < 8);
   for (const auto& [axis, name] :
@@ -85,29 +85,29 @@ void generate_steps(HypothesisSearch& w) {
     for (const bool half : {true, false}) {
       for (const bool at_source : {true, false}) {
         // A step in bytes of what is counted in codes.
-        w.attempt(!half && packed ? FaultClass::packed_dim_misread : FaultClass::wrong_stride,
-                  std::string("the step between ") + name + " of the " + (at_source ? "source" : "destination") + " is " +
-                      (half ? "half of" : "twice") + " what it should be",
-                  changed(w, at_source, [&, of = axis](View& view) {
-                    layout::Cache cache = cache_of(view);
-                    for (auto& plane : cache.planes)
-                      for (auto& mode : plane.modes)
-                        if (mode.axis == of && plane.component == layout::Component::data)
-                          mode.stride = half ? mode.stride / 2 : mode.stride * 2;
-                    view.cache = layout::to_text(cache);
-                  }));
+        search.attempt(!half && packed ? FaultClass::packed_dim_misread : FaultClass::wrong_stride,
+                       std::string("the step between ") + name + " of the " + (at_source ? "source" : "destination") +
+                           " is " + (half ? "half of" : "twice") + " what it should be",
+                       changed(search, at_source, [&, of = axis](View& view) {
+                         layout::Cache cache = cache_of(view);
+                         for (auto& plane : cache.planes)
+                           for (auto& mode : plane.modes)
+                             if (mode.axis == of && plane.component == layout::Component::data)
+                               mode.stride = half ? mode.stride / 2 : mode.stride * 2;
+                         view.cache = layout::to_text(cache);
+                       }));
       }
     }
   }
 }
 
-void generate_order(HypothesisSearch& w) {
+void generate_order(HypothesisSearch& search) {
   for (const bool at_source : {true, false}) {
     std::map<std::string, FaultClass> orders;
     std::map<std::string, std::map<std::string, std::string>> read_as;  // cache -> words -> cache
-    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-      if (w.action(i).op != Operation::move) continue;
-      for (const View& view : at_source ? w.action(i).from : w.action(i).to) {
+    for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+      if (search.action(i).op != Operation::move) continue;
+      for (const View& view : at_source ? search.action(i).from : search.action(i).to) {
         auto& known = read_as[view.cache];
         if (!known.empty()) continue;
         for (const Variant& variant : permuted(cache_of(view), false))
@@ -115,27 +115,28 @@ void generate_order(HypothesisSearch& w) {
       }
     }
     for (const auto& [words, fault_class] : orders) {
-      w.attempt(fault_class,
-                std::string(at_source ? "read from the source" : "written to the destination") + " with " + words,
-                changed(w, at_source, [&, of = words](View& view) {
-                  const auto known = read_as.find(view.cache);
-                  if (known == read_as.end()) return;
-                  if (const auto as = known->second.find(of); as != known->second.end()) view.cache = as->second;
-                }));
+      search.attempt(fault_class,
+                     std::string(at_source ? "read from the source" : "written to the destination") + " with " + words,
+                     changed(search, at_source, [&, of = words](View& view) {
+                       const auto known = read_as.find(view.cache);
+                       if (known == read_as.end()) return;
+                       if (const auto as = known->second.find(of); as != known->second.end()) view.cache = as->second;
+                     }));
     }
   }
 }
 
-void generate_other_rank(HypothesisSearch& w) {
+void generate_other_rank(HypothesisSearch& search) {
   std::vector<std::string> ranks;
-  for (const auto& [name, memory] : w.scenario().memories)
+  for (const auto& [name, memory] : search.scenario().memories)
     if (memory.side == "consumer") ranks.push_back(name);
   for (std::size_t by = 1; by < ranks.size(); ++by) {
-    w.attempt(FaultClass::head_shard_mapping, "everything went to the same region of another rank",
-              changed(w, false, [&](View& view) {
-                const auto at = std::ranges::find(ranks, view.of);
-                if (at != ranks.end()) view.of = ranks[(static_cast<std::size_t>(at - ranks.begin()) + by) % ranks.size()];
-              }));
+    search.attempt(FaultClass::head_shard_mapping, "everything went to the same region of another rank",
+                   changed(search, false, [&](View& view) {
+                     const auto at = std::ranges::find(ranks, view.of);
+                     if (at != ranks.end())
+                       view.of = ranks[(static_cast<std::size_t>(at - ranks.begin()) + by) % ranks.size()];
+                   }));
   }
 }
 

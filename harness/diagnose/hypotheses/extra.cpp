@@ -17,23 +17,23 @@ Action load_of(const Action& put, const std::string& request) {
 
 }  // namespace
 
-void generate_extra(HypothesisSearch& w) {
-  const auto& steps = w.scenario().steps;
+void generate_extra(HypothesisSearch& search) {
+  const auto& steps = search.scenario().steps;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (w.action(i).op != Operation::nothing) continue;
+    if (search.action(i).op != Operation::nothing) continue;
     const auto here = [&](FaultClass fault_class, const std::string& words, const Action& extra) {
-      CandidateSteps bodies = w.bodies();
+      CandidateSteps bodies = search.bodies();
       bodies[i] = {extra};
-      w.attempt(fault_class, words + " in " + symbol_of(w, i) + ", where nothing was meant", std::move(bodies));
+      search.attempt(fault_class, words + " in " + symbol_of(search, i) + ", where nothing was meant", std::move(bodies));
     };
-    for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
-      const Action& other = w.action(j);
+    for (std::size_t j = 0; j < steps.size() && !search.spent(); ++j) {
+      const Action& other = search.action(j);
       if (other.op == Operation::move || other.op == Operation::get)
-        here(FaultClass::stale_block, symbol_of(w, j) + " happened again", other);
+        here(FaultClass::stale_block, symbol_of(search, j) + " happened again", other);
       if (other.op != Operation::put) continue;
-      for (const auto& [request, declared] : w.scenario().requests) {
+      for (const auto& [request, declared] : search.scenario().requests) {
         here(request == other.request ? FaultClass::stale_block : FaultClass::wrong_block_id,
-             "the object of " + symbol_of(w, j) + " was loaded for request " + request, load_of(other, request));
+             "the object of " + symbol_of(search, j) + " was loaded for request " + request, load_of(other, request));
       }
     }
   }

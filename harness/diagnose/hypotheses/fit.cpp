@@ -177,23 +177,23 @@ FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std
 
 }  // namespace
 
-void generate_fits(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+void generate_fits(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get &&
         a.op != Operation::put)
       continue;
-    const auto request = w.request_at(i, a.request);
+    const auto request = search.request_at(i, a.request);
     if (!request) continue;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
         const layout::Cache declared = cache_of(views[v]);
-        const auto starts = w.evidence().space.addresses(views[v], declared);
+        const auto starts = search.evidence().space.addresses(views[v], declared);
         std::set<int> buffers;
         for (const BufferAddress& p : starts) buffers.insert(p.buffer);
         const std::int64_t slots = slots_of(views[v]);
-        const Ids ids = table_at(w, i, at_source, v).value_or(Ids{});
+        const Ids ids = table_at(search, i, at_source, v).value_or(Ids{});
         std::map<Component, std::vector<Sample>> samples;
         const auto coordinate = [&](const ViewElement& e) -> std::optional<layout::Coord> {
           const std::int64_t entry = e.token ? entry_of(*request, views[v], *e.token) : -1;
@@ -213,7 +213,7 @@ void generate_fits(HypothesisSearch& w) {
           if (e.token) out.token = picked_destination(a.pick.tokens, a.pick_to.tokens, *e.token);
           return out;
         };
-        for (const ObservedMove& s : w.observed_moves(i)) {
+        for (const ObservedMove& s : search.observed_moves(i)) {
           if (!s.from) continue;
           auto& some = samples[s.from->component];
           if (some.size() == 20000) continue;
@@ -234,13 +234,13 @@ void generate_fits(HypothesisSearch& w) {
           std::size_t numbers = 0;
           FaultClass fault_class = class_of(declared, *now, words, numbers);
           // A base counted in elements of another width, in memory that holds both.
-          if (const auto memory = w.scenario().memories.find(memory_of(views[v]));
-              memory != w.scenario().memories.end() && !now->planes.empty()) {
+          if (const auto memory = search.scenario().memories.find(memory_of(views[v]));
+              memory != search.scenario().memories.end() && !now->planes.empty()) {
             const std::int64_t base = memory->second.view.offset,
                                moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
             const bool ratio = base != 0 && moved != base &&
                                (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
-            for (const auto& [name, other] : w.scenario().memories) {
+            for (const auto& [name, other] : search.scenario().memories) {
               const layout::Cache there = cache_of(other.view);
               if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
               if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
@@ -249,13 +249,14 @@ void generate_fits(HypothesisSearch& w) {
           }
           if (component == Component::scale) fault_class = FaultClass::scale_misplaced, words = "scales with " + words;
           // Where something plainer fits, a map with more than two wrong numbers is the same in other words.
-          if (numbers > 2 && !w.exact().empty()) continue;
-          w.penalty(numbers > 2 ? many_numbers : 0);
+          if (numbers > 2 && !search.exact().empty()) continue;
+          search.penalty(numbers > 2 ? many_numbers : 0);
           Action body = a;
           (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
-          w.attempt(fault_class, symbol_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
+          search.attempt(fault_class, symbol_of(search, i) + ": " + (at_source ? "read with " : "written with ") + words, i,
+                         body);
           // The same belief in every step that touches the memory, or in those that do the same with it.
-          CandidateSteps all = w.bodies(), alike = w.bodies();
+          CandidateSteps all = search.bodies(), alike = search.bodies();
           for (std::size_t k = 0; k < all.size(); ++k) {
             for (std::size_t n = 0; n < all[k].size(); ++n) {
               for (const bool source : {true, false}) {
@@ -269,9 +270,10 @@ void generate_fits(HypothesisSearch& w) {
               }
             }
           }
-          w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(all));
-          w.attempt(fault_class, "wherever " + memory_of(views[v]) + " is " + (at_source ? "read: " : "written: ") + words,
-                    std::move(alike));
+          search.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(all));
+          search.attempt(fault_class,
+                         "wherever " + memory_of(views[v]) + " is " + (at_source ? "read: " : "written: ") + words,
+                         std::move(alike));
         }
       }
     }

@@ -40,11 +40,11 @@ std::vector<Narrow> narrowed(const Ids& table, std::int64_t slots) {
 }
 
 // A table that passed through a number too narrow for its ids, at one end or both.
-void generate_narrow_ids(HypothesisSearch& w, std::size_t i) {
-  const Action& a = w.action(i);
+void generate_narrow_ids(HypothesisSearch& search, std::size_t i) {
+  const Action& a = search.action(i);
   const auto at_end = [&](bool at_source) {
     const auto& views = at_source ? a.from : a.to;
-    const auto table = views.empty() ? std::nullopt : table_at(w, i, at_source);
+    const auto table = views.empty() ? std::nullopt : table_at(search, i, at_source);
     return table ? narrowed(*table, slots_of(views.front())) : std::vector<Narrow>{};
   };
   const auto from = at_end(true), to = at_end(false);
@@ -53,11 +53,11 @@ void generate_narrow_ids(HypothesisSearch& w, std::size_t i) {
     if (source) body.from_blocks = source->ids;
     if (destination) body.to_blocks = destination->ids;
     const auto& views = source ? a.from : a.to;
-    w.attempt(FaultClass::int32_overflow,
-              "blocks " + list_text(source ? source->ids : destination->ids) + " of " + memory_of(views) +
-                  (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
-                  symbol_of(w, i),
-              i, body);
+    search.attempt(FaultClass::int32_overflow,
+                   "blocks " + list_text(source ? source->ids : destination->ids) + " of " + memory_of(views) +
+                       (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
+                       symbol_of(search, i),
+                   i, body);
   };
   for (const Narrow& narrow : from) attempt(&narrow, nullptr);
   for (const Narrow& narrow : to) attempt(nullptr, &narrow);
@@ -71,8 +71,8 @@ void generate_narrow_ids(HypothesisSearch& w, std::size_t i) {
 /// Other ids of one step.
 class OtherIds {
  public:
-  OtherIds(HypothesisSearch& w, std::size_t step)
-      : w_(w), i_(step), a_(w.action(step)), observed_moves_(w.observed_moves(step)) {}
+  OtherIds(HypothesisSearch& search, std::size_t step)
+      : w_(search), i_(step), a_(search.action(step)), observed_moves_(search.observed_moves(step)) {}
 
   /// Where whole layers, heads, halves and channels went, as observed.
   void axes();
@@ -315,12 +315,12 @@ void OtherIds::wide_entries() {
 
 }  // namespace
 
-void generate_lists(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+void generate_lists(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
-    generate_narrow_ids(w, i);
-    OtherIds other(w, i);
+    generate_narrow_ids(search, i);
+    OtherIds other(search, i);
     const bool moves = a.op == Operation::move, gathers = moves || a.op == Operation::read;
     if (gathers) other.axes();
     other.lists();
@@ -330,9 +330,9 @@ void generate_lists(HypothesisSearch& w) {
   }
 }
 
-void generate_shown_lists(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    if (through_views(w.action(i))) OtherIds(w, i).shown_lists();
+void generate_shown_lists(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    if (through_views(search.action(i))) OtherIds(search, i).shown_lists();
   }
 }
 

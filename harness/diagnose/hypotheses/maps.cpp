@@ -18,16 +18,16 @@ const char* end_words(const Action& a, int ends) {
 }
 
 // One belief about a memory, in every step that touches it; or about all memories declared alike.
-void generate_beliefs(HypothesisSearch& w,
+void generate_beliefs(HypothesisSearch& search,
                       const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
   std::set<std::string> tried;
-  for (const auto& [name, memory] : w.scenario().memories) {
-    if (memory.view.cache.empty() || w.spent()) continue;
+  for (const auto& [name, memory] : search.scenario().memories) {
+    if (memory.view.cache.empty() || search.spent()) continue;
     for (const bool alike : {false, true}) {
       if (alike && !tried.insert(memory.view.cache).second) continue;
       for (const Variant& variant : variants(cache_of(memory.view), 0)) {
         const std::string now = layout::to_text(variant.cache);
-        CandidateSteps bodies = w.bodies();
+        CandidateSteps bodies = search.bodies();
         int steps = 0;
         for (auto& body : bodies) {
           for (Action& a : body) {
@@ -44,19 +44,19 @@ void generate_beliefs(HypothesisSearch& w,
           }
         }
         if (steps > 1)
-          w.attempt(variant.fault_class, (alike ? "everywhere: " : "wherever " + name + " is used: ") + variant.words,
-                    std::move(bodies));
-        if (w.spent()) return;
+          search.attempt(variant.fault_class, (alike ? "everywhere: " : "wherever " + name + " is used: ") + variant.words,
+                         std::move(bodies));
+        if (search.spent()) return;
       }
     }
   }
 }
 
 // Variants of the layouts at the ends of a step.
-void generate_variants(HypothesisSearch& w,
+void generate_variants(HypothesisSearch& search,
                        const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
     const auto variants_of = [&](const std::vector<View>& views) {
       std::vector<std::vector<Variant>> out;
@@ -81,7 +81,7 @@ void generate_variants(HypothesisSearch& w,
       seen.clear();
       for (const auto& list : lead) {
         for (const Variant& variant : list) {
-          if (!seen.insert(variant.words).second || w.spent()) continue;
+          if (!seen.insert(variant.words).second || search.spent()) continue;
           Action body = a;
           const Variant* used = nullptr;
           if (ends & 1) used = apply(body.from, from, variant.words);
@@ -91,7 +91,8 @@ void generate_variants(HypothesisSearch& w,
             used = used ? used : other;
           }
           if (used)
-            w.attempt(used->fault_class, symbol_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
+            search.attempt(used->fault_class, symbol_of(search, i) + ": " + end_words(a, ends) + " with " + used->words, i,
+                           body);
         }
       }
     }
@@ -99,11 +100,11 @@ void generate_variants(HypothesisSearch& w,
 }
 
 /// Whole blocks, of k times their size, at k times the id.
-void generate_larger_blocks(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    const auto table = a.op == Operation::move ? table_at(w, i, false) : std::nullopt;
-    const auto request = w.request_at(i, a.request);
+void generate_larger_blocks(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    const auto table = a.op == Operation::move ? table_at(search, i, false) : std::nullopt;
+    const auto request = search.request_at(i, a.request);
     if (!table || !request || a.from.size() != 1 || a.to.size() != 1) continue;
     const auto from = reblocked(cache_of(a.from.front())), to = reblocked(cache_of(a.to.front()));
     for (const Variant& there : to) {
@@ -115,16 +116,17 @@ void generate_larger_blocks(HypothesisSearch& w) {
       if (tokens <= request->tokens) continue;
       body.pick.tokens.emplace();
       for (std::int64_t t = 0; t < tokens; ++t) body.pick.tokens->push_back(request->first_token + t);
-      w.attempt(FaultClass::wrong_block_size, symbol_of(w, i) + ": whole blocks moved, with " + there.words, i, body);
+      search.attempt(FaultClass::wrong_block_size, symbol_of(search, i) + ": whole blocks moved, with " + there.words, i,
+                     body);
     }
   }
 }
 
 }  // namespace
 
-void generate_arithmetic(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+void generate_arithmetic(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
     // Only for addresses large enough to be affected.
     std::int64_t reach = 0;
@@ -148,10 +150,11 @@ void generate_arithmetic(HypothesisSearch& w) {
               if (ends & 2) {
                 for (View& view : body.to) view.arithmetic = narrow;
               }
-              w.attempt(FaultClass::int32_overflow,
-                        std::string("addresses computed in ") + std::to_string(bits) + " bits (" +
-                            (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + symbol_of(w, i),
-                        i, body);
+              search.attempt(FaultClass::int32_overflow,
+                             std::string("addresses computed in ") + std::to_string(bits) + " bits (" +
+                                 (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " +
+                                 symbol_of(search, i),
+                             i, body);
             }
           }
         }
@@ -167,40 +170,40 @@ void generate_arithmetic(HypothesisSearch& w) {
         if (ends & 2) {
           for (View& view : body.to) view.align = align;
         }
-        w.attempt(FaultClass::misaligned,
-                  "addresses rounded down to " + std::to_string(align) + " bytes in " + symbol_of(w, i), i, body);
+        search.attempt(FaultClass::misaligned,
+                       "addresses rounded down to " + std::to_string(align) + " bytes in " + symbol_of(search, i), i, body);
       }
     }
   }
 }
 
-void generate_offsets(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+void generate_offsets(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
     // By how much sources or destinations are off, read off the bytes.
     std::map<std::int64_t, std::int64_t> at_source, at_destination;
     std::int64_t budget = 2000;
-    for (const Attribution& attribution : w.attributions().all) {
+    for (const Attribution& attribution : search.attributions().all) {
       if (!attribution.wrong || --budget < 0) continue;
       if (attribution.is.kind == Symbol::Kind::tag) {
-        for (const BufferAddress& p : w.element_index().of(attribution.is)) {
-          for (const BufferAddress& q : w.element_index().of(attribution.must)) {
+        for (const BufferAddress& p : search.element_index().of(attribution.is)) {
+          for (const BufferAddress& q : search.element_index().of(attribution.must)) {
             if (p.buffer == q.buffer && p.offset != q.offset) ++at_source[p.offset - q.offset];
           }
           if (p.buffer == attribution.buffer && p.offset != attribution.offset)
             ++at_destination[attribution.offset - p.offset];
         }
       } else if (attribution.is.kind == Symbol::Kind::poison) {
-        for (const BufferAddress& q : w.element_index().of(attribution.must)) {
+        for (const BufferAddress& q : search.element_index().of(attribution.must)) {
           if (attribution.is.buffer == q.buffer && attribution.is.offset != q.offset)
             ++at_source[attribution.is.offset - q.offset];
         }
       }
     }
-    for (const nlohmann::json& event : w.evidence().observation.events) {
+    for (const nlohmann::json& event : search.evidence().observation.events) {
       if (!event.contains("violation")) continue;
-      for (const Buffer& b : w.evidence().space.buffers()) {
+      for (const Buffer& b : search.evidence().space.buffers()) {
         if (b.ordinal != event["backing"]) continue;
         for (const std::int64_t unit : {std::int64_t{1} << 32, std::int64_t{1} << 31, b.bytes})
           at_source[unit], at_source[-unit], at_destination[unit], at_destination[-unit];
@@ -220,19 +223,19 @@ void generate_offsets(HypothesisSearch& w) {
         if (views.empty()) continue;
         for (View& view : views) view.offset += shift;
         const bool wraps = shift % (std::int64_t{1} << 31) == 0;
-        w.attempt(wraps ? FaultClass::int32_overflow : FaultClass::wrong_stride,
-                  "addresses " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i, body);
+        search.attempt(wraps ? FaultClass::int32_overflow : FaultClass::wrong_stride,
+                       "addresses " + std::to_string(shift) + " bytes off in " + symbol_of(search, i), i, body);
         body = a;
         auto& scaled = source ? body.from : body.to;
         for (View& view : scaled) view.scale_offset += shift;
-        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i,
-                  body);
+        search.attempt(FaultClass::scale_misplaced,
+                       "scales " + std::to_string(shift) + " bytes off in " + symbol_of(search, i), i, body);
       }
     }
   }
 }
 
-void generate_everywhere(HypothesisSearch& w) {
+void generate_everywhere(HypothesisSearch& search) {
   const auto near = [](const layout::Cache& cache) { return permuted(cache, false, true); };
   for (const std::function<std::vector<Variant>(const layout::Cache&)>& variants :
        {std::function<std::vector<Variant>(const layout::Cache&)>(near),
@@ -240,16 +243,16 @@ void generate_everywhere(HypothesisSearch& w) {
         std::function<std::vector<Variant>(const layout::Cache&)>(reblocked),
         std::function<std::vector<Variant>(const layout::Cache&)>(resized),
         std::function<std::vector<Variant>(const layout::Cache&)>(rescaled)}) {
-    generate_beliefs(w, [&](const layout::Cache& cache, std::size_t) { return variants(cache); });
-    if (w.found()) return;
+    generate_beliefs(search, [&](const layout::Cache& cache, std::size_t) { return variants(cache); });
+    if (search.found()) return;
   }
-  generate_beliefs(w, [](const layout::Cache& cache, std::size_t) { return restrided(cache, {}); });
+  generate_beliefs(search, [](const layout::Cache& cache, std::size_t) { return restrided(cache, {}); });
   // A table that one memory has in every step.
-  for (const auto& [request, r] : w.scenario().requests) {
+  for (const auto& [request, r] : search.scenario().requests) {
     for (const auto& [memory, table] : r.blocks) {
       std::set<std::vector<std::int64_t>> lists;
       for (const auto& [other, ids] : r.blocks) lists.insert(ids);
-      for (const auto& [other, q] : w.scenario().requests) {
+      for (const auto& [other, q] : search.scenario().requests) {
         if (const auto ids = q.blocks.find(memory); ids != q.blocks.end()) lists.insert(ids->second);
       }
       std::vector<std::int64_t> ids = table;
@@ -267,7 +270,7 @@ void generate_everywhere(HypothesisSearch& w) {
       }
       for (const auto& list : lists) {
         if (list == table) continue;
-        CandidateSteps bodies = w.bodies();
+        CandidateSteps bodies = search.bodies();
         for (auto& body : bodies) {
           for (Action& a : body) {
             if (a.request != request || !through_views(a)) continue;
@@ -275,25 +278,25 @@ void generate_everywhere(HypothesisSearch& w) {
             if (memory_of(a.to) == memory) a.to_blocks = list;
           }
         }
-        w.attempt(FaultClass::wrong_block_id,
-                  "wherever " + memory + " is used: blocks " + list_text(list) + " instead of " + list_text(table),
-                  std::move(bodies));
+        search.attempt(FaultClass::wrong_block_id,
+                       "wherever " + memory + " is used: blocks " + list_text(list) + " instead of " + list_text(table),
+                       std::move(bodies));
       }
     }
   }
 }
 
-void generate_layouts(HypothesisSearch& w) {
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return relaid(cache); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return exchanged_parts(cache); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
-  generate_larger_blocks(w);
-  generate_variants(w, [&](const layout::Cache& cache, std::size_t step) {
+void generate_layouts(HypothesisSearch& search) {
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return relaid(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return exchanged_parts(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
+  generate_larger_blocks(search);
+  generate_variants(search, [&](const layout::Cache& cache, std::size_t step) {
     std::vector<std::int64_t> others;  // strides of other views: numbers of another pool
-    const Action& a = w.action(step);
+    const Action& a = search.action(step);
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
         for (const auto& plane : cache_of(view).planes) {
@@ -306,8 +309,8 @@ void generate_layouts(HypothesisSearch& w) {
     return restrided(cache, others);
   });
   std::set<std::int64_t> ranks;
-  for (const auto& [name, memory] : w.scenario().memories) ranks.insert(memory.rank);
-  generate_variants(w, [&](const layout::Cache& cache, std::size_t) {
+  for (const auto& [name, memory] : search.scenario().memories) ranks.insert(memory.rank);
+  generate_variants(search, [&](const layout::Cache& cache, std::size_t) {
     std::vector<Variant> out = resized(cache);
     for (Variant& variant : out) {
       if (ranks.size() > 1 && variant.fault_class == FaultClass::wrong_stride)
@@ -315,14 +318,14 @@ void generate_layouts(HypothesisSearch& w) {
     }
     return out;
   });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return repitched(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return repitched(cache); });
 }
 
-void generate_scales(HypothesisSearch& w) {
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return swizzled(cache); });
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return rescaled(cache); });
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+void generate_scales(HypothesisSearch& search) {
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return swizzled(cache); });
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return rescaled(cache); });
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
     std::set<std::int64_t> shifts;
     for (const auto* views : {&a.from, &a.to}) {
@@ -349,15 +352,15 @@ void generate_scales(HypothesisSearch& w) {
         if (ends & 2) {
           for (View& view : body.to) view.scale_offset += shift;
         }
-        w.attempt(FaultClass::scale_misplaced, "scales " + std::to_string(shift) + " bytes off in " + symbol_of(w, i), i,
-                  body);
+        search.attempt(FaultClass::scale_misplaced,
+                       "scales " + std::to_string(shift) + " bytes off in " + symbol_of(search, i), i, body);
       }
     }
   }
 }
 
-void generate_far_layouts(HypothesisSearch& w) {
-  generate_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true, true); });
+void generate_far_layouts(HypothesisSearch& search) {
+  generate_variants(search, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true, true); });
 }
 
 }  // namespace kvcts::scenario

@@ -24,15 +24,15 @@ FaultClass longer_or_shorter(const Request& was, const Request& now, const std::
 
 }  // namespace
 
-void generate_memories(HypothesisSearch& w) {
+void generate_memories(HypothesisSearch& search) {
   constexpr double mixed = 0.2;  // content of one request with the blocks of another
   const auto class_of = [&](const std::string& was, const std::string& now) -> FaultClass {
-    const auto p = w.scenario().memories.find(was), q = w.scenario().memories.find(now);
-    if (p == w.scenario().memories.end() || q == w.scenario().memories.end()) return FaultClass::region_aliasing;
+    const auto p = search.scenario().memories.find(was), q = search.scenario().memories.find(now);
+    if (p == search.scenario().memories.end() || q == search.scenario().memories.end()) return FaultClass::region_aliasing;
     const auto begin = [&](const std::string& name) {
       View whole;
       whole.of = name;
-      const auto addresses = w.evidence().space.addresses(whole, cache_of(w.scenario().memories.at(name).view));
+      const auto addresses = search.evidence().space.addresses(whole, cache_of(search.scenario().memories.at(name).view));
       return addresses.empty() ? BufferAddress{} : addresses.front();
     };
     const BufferAddress here = begin(was), there = begin(now);
@@ -50,7 +50,7 @@ void generate_memories(HypothesisSearch& w) {
     const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) &&
                               domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
-      for (const auto& [name, request] : w.scenario().requests) {
+      for (const auto& [name, request] : search.scenario().requests) {
         if (request.positions.contains(was) || request.positions.contains(now) ||
             request.blocks.contains(was) != request.blocks.contains(now))
           return FaultClass::wrong_block_id;  // ranks that hold other tokens, or other requests
@@ -61,45 +61,45 @@ void generate_memories(HypothesisSearch& w) {
     if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return FaultClass::layer_misrouted;
     return FaultClass::region_aliasing;
   };
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
     if (!through_views(a)) continue;
-    for (const auto& [name, memory] : w.scenario().memories) {
+    for (const auto& [name, memory] : search.scenario().memories) {
       if (memory.side == "store" || memory.view.cache.empty()) continue;
       for (const bool at_source : {true, false}) {
         const auto& views = at_source ? a.from : a.to;
         for (std::size_t v = 0; v < views.size(); ++v) {
           if (memory_of(views[v]) == name) continue;
           // From where it goes to: nothing would happen, and only the number of bytes moved tells it from that.
-          if (!w.counted() && (at_source ? memory_of(a.to) : memory_of(a.from)) == name) continue;
+          if (!search.counted() && (at_source ? memory_of(a.to) : memory_of(a.from)) == name) continue;
           const std::string was = memory_of(views[v]);
-          const std::string words = name + " instead of " + was + " in " + symbol_of(w, i);
+          const std::string words = name + " instead of " + was + " in " + symbol_of(search, i);
           Action body = a;
           View& view = (at_source ? body.from : body.to)[v];
           // The other memory in its own layout, or its bytes through this one's, with coordinates as here.
           view = memory.view;
           view.of = name;
-          w.attempt(class_of(was, name), words, i, body);
+          search.attempt(class_of(was, name), words, i, body);
           if (a.op == Operation::move) {
             if (const Mapping layers =
-                    mapping_of(w.observed_moves(i), [](const ViewElement& e) { return std::optional(e.layer); });
+                    mapping_of(search.observed_moves(i), [](const ViewElement& e) { return std::optional(e.layer); });
                 !layers.empty() && !is_identity(layers)) {
               Action mapped = body;
               mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();
               for (const auto& [to, from] : layers)
                 mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
-              w.attempt(FaultClass::layer_misrouted, words + ", other layers", i, mapped);
+              search.attempt(FaultClass::layer_misrouted, words + ", other layers", i, mapped);
             }
           }
-          const auto ids = table_of(w, i, a.request, was);
-          if (ids && !table_of(w, i, a.request, name)) {
+          const auto ids = table_of(search, i, a.request, was);
+          if (ids && !table_of(search, i, a.request, name)) {
             (at_source ? body.from_blocks : body.to_blocks) = *ids;
-            w.attempt(class_of(was, name), words, i, body);
+            search.attempt(class_of(was, name), words, i, body);
           }
           Action same = a;
           (at_source ? same.from : same.to)[v].of = name;
           if (ids) (at_source ? same.from_blocks : same.to_blocks) = *ids;
-          w.attempt(class_of(was, name), words + ", through the layout of " + was, i, same);
+          search.attempt(class_of(was, name), words + ", through the layout of " + was, i, same);
         }
         // Everything from the other one.
         if (views.size() > 1) {
@@ -108,24 +108,24 @@ void generate_memories(HypothesisSearch& w) {
           View only = memory.view;
           only.of = name;
           all = {only};
-          w.attempt(FaultClass::head_shard_mapping, "only " + name + " in " + symbol_of(w, i), i, body);
+          search.attempt(FaultClass::head_shard_mapping, "only " + name + " in " + symbol_of(search, i), i, body);
         }
       }
     }
-    for (const auto& [name, other] : w.scenario().requests) {
+    for (const auto& [name, other] : search.scenario().requests) {
       if (name == a.request || a.request.empty()) continue;
       Action body = a;
       body.request = name;
       const FaultClass fault_class =
-          longer_or_shorter(w.scenario().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
-      w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + symbol_of(w, i), i, body);
+          longer_or_shorter(search.scenario().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
+      search.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + symbol_of(search, i), i, body);
       if (a.op == Operation::write) {
         body = a;
         body.generation = other.generation;
-        w.penalty(mixed);
-        w.attempt(FaultClass::stale_block,
-                  "content of " + name + " in the blocks of " + a.request + " in " + symbol_of(w, i), i, body);
-        w.penalty(0);
+        search.penalty(mixed);
+        search.attempt(FaultClass::stale_block,
+                       "content of " + name + " in the blocks of " + a.request + " in " + symbol_of(search, i), i, body);
+        search.penalty(0);
       }
     }
   }

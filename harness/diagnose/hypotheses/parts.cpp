@@ -24,8 +24,8 @@ const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &ViewEleme
                                        {"heads", &Selection::heads, &ViewElement::head, Axis::head}}};
 
 // A step split into several, each for some values of an axis; like parts stay together.
-void attempt_cut(HypothesisSearch& w, std::size_t step, const Divider& cut, FaultClass fault_class, const std::string& words,
-                 const std::vector<std::pair<Action, std::int64_t>>& parts) {
+void attempt_cut(HypothesisSearch& search, std::size_t step, const Divider& cut, FaultClass fault_class,
+                 const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
   for (const auto& [body, value] : parts) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == body; });
@@ -35,32 +35,32 @@ void attempt_cut(HypothesisSearch& w, std::size_t step, const Divider& cut, Faul
       same->second.insert(value);
   }
   if (groups.size() < 2) return;
-  CandidateSteps bodies = w.bodies();
+  CandidateSteps bodies = search.bodies();
   bodies[step].clear();
   for (auto& [body, values] : groups) {
     keep_only(body, cut.picks, values);
     bodies[step].push_back(body);
   }
-  w.attempt(fault_class, words + " in " + symbol_of(w, step), std::move(bodies));
+  search.attempt(fault_class, words + " in " + symbol_of(search, step), std::move(bodies));
 }
 
 // A separate block table for each layer, K and V, or head.
-void generate_own_tables(HypothesisSearch& w, std::size_t i) {
-  const Action& a = w.action(i);
+void generate_own_tables(HypothesisSearch& search, std::size_t i) {
+  const Action& a = search.action(i);
   for (const Divider& cut : dividers) {
     std::map<std::int64_t, std::vector<const ObservedMove*>> by_value;
-    for (const ObservedMove& s : w.observed_moves(i)) {
+    for (const ObservedMove& s : search.observed_moves(i)) {
       if (s.at) by_value[(*s.at).*cut.member].push_back(&s);
     }
     if (by_value.size() < 2 || by_value.size() > 64) continue;
     for (const bool at_source : {true, false}) {
-      const Ids usual = table_at(w, i, at_source).value_or(Ids{});
+      const Ids usual = table_at(search, i, at_source).value_or(Ids{});
       if (usual.empty()) continue;
       std::vector<std::pair<Action, std::int64_t>> parts;
       std::string odd;
       for (const auto& [value, part] : by_value) {
         Action body = a;
-        const Ids ids = table_shown(w, i, at_source, part);
+        const Ids ids = table_shown(search, i, at_source, part);
         if (ids != usual) {
           (at_source ? body.from_blocks : body.to_blocks) = ids;
           odd = list_text(ids);
@@ -68,15 +68,15 @@ void generate_own_tables(HypothesisSearch& w, std::size_t i) {
         parts.emplace_back(std::move(body), value);
       }
       if (!odd.empty())
-        attempt_cut(w, i, cut, FaultClass::wrong_block_id,
+        attempt_cut(search, i, cut, FaultClass::wrong_block_id,
                     std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_text(usual), parts);
     }
   }
 }
 
 // What did not move is no whole layer, head or run of tokens, but part of one.
-void generate_holes(HypothesisSearch& w, std::size_t i) {
-  const Action& a = w.action(i);
+void generate_holes(HypothesisSearch& search, std::size_t i) {
+  const Action& a = search.action(i);
   struct Pair {
     std::size_t of, within;
     FaultClass fault_class;
@@ -86,7 +86,7 @@ void generate_holes(HypothesisSearch& w, std::size_t i) {
                            Pair{1, 2, FaultClass::head_shard_mapping}}) {
     const Divider &outer = dividers[pair.of], &inner = dividers[pair.within];
     std::map<std::int64_t, std::map<std::int64_t, bool>> touched;
-    for (const ObservedMove& s : w.observed_moves(i)) {
+    for (const ObservedMove& s : search.observed_moves(i)) {
       if (!s.taken) continue;
       bool& any = touched[(*s.at).*outer.member][(*s.at).*inner.member];
       any = any || !s.attribution->wrong || !s.attribution->untouched;
@@ -103,22 +103,23 @@ void generate_holes(HypothesisSearch& w, std::size_t i) {
       parts.emplace_back(std::move(body), value);
     }
     if (touched.size() > 1)
-      attempt_cut(w, i, outer, pair.fault_class, std::string("only some ") + inner.what + " of some " + outer.what, parts);
+      attempt_cut(search, i, outer, pair.fault_class, std::string("only some ") + inner.what + " of some " + outer.what,
+                  parts);
   }
 }
 
 // Regions paired by their index: a layer's K or V went to the K or V of another one.
-void generate_regions(HypothesisSearch& w, std::size_t i) {
-  const Action& a = w.action(i);
+void generate_regions(HypothesisSearch& search, std::size_t i) {
+  const Action& a = search.action(i);
   if (a.op != Operation::move || a.pick_to.layers || a.pick_to.kv) return;
   using Region = std::pair<std::int64_t, std::int64_t>;  // layer, kv
   std::map<Region, std::map<Region, std::int64_t>> votes;
-  for (const ObservedMove& s : w.observed_moves(i)) {
+  for (const ObservedMove& s : search.observed_moves(i)) {
     if (s.taken && s.from) ++votes[{s.at->layer, s.at->kv}][{s.from->layer, s.from->kv}];
   }
   bool layers = false, changed = false;
   std::string words;
-  CandidateSteps bodies = w.bodies();
+  CandidateSteps bodies = search.bodies();
   bodies[i].clear();
   for (const auto& [to, counts] : votes) {
     const Region from = most_voted(counts);
@@ -134,13 +135,13 @@ void generate_regions(HypothesisSearch& w, std::size_t i) {
     if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
   }
   if (changed && bodies[i].size() <= 256)
-    w.attempt(layers ? FaultClass::layer_misrouted : FaultClass::kv_split_vs_interleaved, words + " in " + symbol_of(w, i),
-              std::move(bodies));
+    search.attempt(layers ? FaultClass::layer_misrouted : FaultClass::kv_split_vs_interleaved,
+                   words + " in " + symbol_of(search, i), std::move(bodies));
 }
 
 // Of several memories at an end, some were left out.
-void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
-  const Action& a = w.action(i);
+void generate_fewer_views(HypothesisSearch& search, std::size_t i) {
+  const Action& a = search.action(i);
   for (const bool at_source : {false, true}) {
     const auto& views = at_source ? a.from : a.to;
     if (views.size() < 2 || views.size() > 8) continue;
@@ -158,32 +159,33 @@ void generate_fewer_views(HypothesisSearch& w, std::size_t i) {
         missing += (missing.empty() ? "" : ", ") + memory_of(views[v]);
         for (const View& other : kept) {
           layers = layers && domain_of(views[v], Axis::layer) != domain_of(other, Axis::layer);
-          const auto rank = [&](const View& view) { return w.scenario().memories.at(memory_of(view)).rank; };
+          const auto rank = [&](const View& view) { return search.scenario().memories.at(memory_of(view)).rank; };
           heads = heads || domain_of(views[v], Axis::head) != domain_of(other, Axis::head) || rank(views[v]) != rank(other);
         }
       }
       FaultClass fault_class = layers  ? FaultClass::layer_missing
                                : heads ? FaultClass::head_shard_mapping
                                        : FaultClass::silently_skipped;
-      w.attempt(fault_class,
-                "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + symbol_of(w, i), i,
-                body);
+      search.attempt(
+          fault_class,
+          "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + symbol_of(search, i), i,
+          body);
     }
   }
 }
 
 // Something was copied where nothing was intended: contiguous runs of bytes from elsewhere.
-void generate_unexpected(HypothesisSearch& w, std::size_t i) {
+void generate_unexpected(HypothesisSearch& search, std::size_t i) {
   struct UnexpectedSource {
     BufferAddress from, to;
     std::int64_t bytes;
   };
   std::vector<UnexpectedSource> unexpected_sources;
-  const auto images = w.images_before(i);
+  const auto images = search.images_before(i);
   const ElementIndex addresses(
-      images, [&](int buffer) { return buffer < static_cast<int>(w.evidence().space.buffers().size()); },
-      w.evidence().symbols);
-  for (const Attribution& attribution : w.attributions().all) {
+      images, [&](int buffer) { return buffer < static_cast<int>(search.evidence().space.buffers().size()); },
+      search.evidence().symbols);
+  for (const Attribution& attribution : search.attributions().all) {
     if (!attribution.wrong || attribution.is.kind != Symbol::Kind::tag) continue;
     const auto found = addresses.of(attribution.is);
     if (found.empty() || unexpected_sources.size() > 64) return;
@@ -202,12 +204,12 @@ void generate_unexpected(HypothesisSearch& w, std::size_t i) {
   }
   if (unexpected_sources.empty()) return;
   const auto name_in = [&](int buffer) {
-    for (const Buffer& b : w.evidence().space.buffers()) {
+    for (const Buffer& b : search.evidence().space.buffers()) {
       if (b.ordinal == buffer) return b.name;
     }
     return std::string();
   };
-  CandidateSteps bodies = w.bodies();
+  CandidateSteps bodies = search.bodies();
   bodies[i].clear();
   std::int64_t all = 0;
   for (const UnexpectedSource& unexpected : unexpected_sources) {
@@ -219,31 +221,31 @@ void generate_unexpected(HypothesisSearch& w, std::size_t i) {
     bodies[i].push_back(std::move(copy));
     all += unexpected.bytes;
   }
-  w.attempt(FaultClass::stale_block,
-            std::to_string(all) + " bytes of " + name_in(unexpected_sources[0].from.buffer) + " were copied over " +
-                name_in(unexpected_sources[0].to.buffer) + " in " + symbol_of(w, i) + ", where nothing was meant",
-            std::move(bodies));
+  search.attempt(FaultClass::stale_block,
+                 std::to_string(all) + " bytes of " + name_in(unexpected_sources[0].from.buffer) + " were copied over " +
+                     name_in(unexpected_sources[0].to.buffer) + " in " + symbol_of(search, i) + ", where nothing was meant",
+                 std::move(bodies));
 }
 
 }  // namespace
 
-void generate_parts(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    if (a.op == Operation::nothing) generate_unexpected(w, i);
+void generate_parts(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    if (a.op == Operation::nothing) generate_unexpected(search, i);
     if (a.op != Operation::move && a.op != Operation::put && a.op != Operation::get && a.op != Operation::write) continue;
-    if (!w.scenario().requests.contains(a.request)) continue;
-    generate_fewer_views(w, i);
-    generate_holes(w, i);
+    if (!search.scenario().requests.contains(a.request)) continue;
+    generate_fewer_views(search, i);
+    generate_holes(search, i);
   }
 }
 
-void generate_part_by_part(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    if (!w.scenario().requests.contains(a.request)) continue;
-    generate_regions(w, i);
-    if (a.op == Operation::read || a.op == Operation::move) generate_own_tables(w, i);
+void generate_part_by_part(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    if (!search.scenario().requests.contains(a.request)) continue;
+    generate_regions(search, i);
+    if (a.op == Operation::read || a.op == Operation::move) generate_own_tables(search, i);
   }
 }
 

@@ -9,35 +9,35 @@ namespace kvcts::scenario {
 
 namespace {
 
-std::vector<std::size_t> registrations(const HypothesisSearch& w) {
+std::vector<std::size_t> registrations(const HypothesisSearch& search) {
   std::vector<std::size_t> out;
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-    if (w.action(i).op == Operation::register_range) out.push_back(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    if (search.action(i).op == Operation::register_range) out.push_back(i);
   }
   return out;
 }
 
 // The bytes that a registration covers; 0: several allocations.
-std::int64_t length_of(const HypothesisSearch& w, const Action& a) {
+std::int64_t length_of(const HypothesisSearch& search, const Action& a) {
   if (a.bytes > 0) return a.bytes;
   std::int64_t bytes = 0;
   int pieces = 0;
-  for (const Buffer& b : w.evidence().space.buffers()) {
+  for (const Buffer& b : search.evidence().space.buffers()) {
     if (b.memory == a.memory) bytes = b.bytes - a.to_offset, ++pieces;
   }
   return pieces == 1 ? bytes : 0;
 }
 
 // As in the registrations that took place, for each intended one.
-void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
-  CandidateSteps bodies = w.bodies();
+void generate_as_seen(HypothesisSearch& search, const std::vector<std::size_t>& steps) {
+  CandidateSteps bodies = search.bodies();
   std::string missing, shorter;
   for (const std::size_t i : steps) {
-    const Action& a = w.action(i);
+    const Action& a = search.action(i);
     std::vector<Action> seen;
-    for (const nlohmann::json& event : w.evidence().observation.events) {
-      if (event.value("op", "") != "register" || event.value("step", "") != w.scenario().steps[i].name) continue;
-      for (const Buffer& b : w.evidence().space.buffers()) {
+    for (const nlohmann::json& event : search.evidence().observation.events) {
+      if (event.value("op", "") != "register" || event.value("step", "") != search.scenario().steps[i].name) continue;
+      for (const Buffer& b : search.evidence().space.buffers()) {
         if (b.ordinal != event["backing"]) continue;
         Action body = a;
         body.memory = b.name;
@@ -48,49 +48,49 @@ void generate_as_seen(HypothesisSearch& w, const std::vector<std::size_t>& steps
     bodies[i] = seen;
     if (seen.empty())
       missing += (missing.empty() ? "" : ", ") + a.memory;
-    else if (seen.size() != 1 || length_of(w, a) != seen[0].bytes)
+    else if (seen.size() != 1 || length_of(search, a) != seen[0].bytes)
       shorter += (shorter.empty() ? "" : ", ") + a.memory;
   }
   const std::string words =
       missing.empty() ? "other ranges of " + shorter + " were registered"
                       : missing + " was not registered" + (shorter.empty() ? "" : ", other ranges of " + shorter + " were");
-  w.attempt(FaultClass::registration_missing_region, words, std::move(bodies));
+  search.attempt(FaultClass::registration_missing_region, words, std::move(bodies));
 }
 
 // A limit of the device that cuts every registration.
-void generate_limits(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
+void generate_limits(HypothesisSearch& search, const std::vector<std::size_t>& steps) {
   std::set<std::int64_t> limits;
-  for (const nlohmann::json& event : w.evidence().observation.events) {
+  for (const nlohmann::json& event : search.evidence().observation.events) {
     if (event.value("op", "") == "register") limits.insert(event["bytes"].get<std::int64_t>());
     if (event.contains("violation")) limits.insert(event["offset"].get<std::int64_t>());
   }
   for (const std::int64_t limit : limits) {
     if (limit <= 0) continue;
-    CandidateSteps bodies = w.bodies();
+    CandidateSteps bodies = search.bodies();
     std::size_t cut = 0;
     for (const std::size_t i : steps) {
-      if (length_of(w, w.action(i)) <= limit) continue;
+      if (length_of(search, search.action(i)) <= limit) continue;
       for (Action& a : bodies[i]) a.bytes = limit;
       ++cut;
     }
     if (cut > 1)
-      w.attempt(FaultClass::registration_missing_region,
-                "no registration is longer than " + std::to_string(limit) + " bytes", std::move(bodies));
+      search.attempt(FaultClass::registration_missing_region,
+                     "no registration is longer than " + std::to_string(limit) + " bytes", std::move(bodies));
   }
 }
 
 // Registrations taken for one another: each begins where another one does.
-void generate_exchanged(HypothesisSearch& w, const std::vector<std::size_t>& steps) {
+void generate_exchanged(HypothesisSearch& search, const std::vector<std::size_t>& steps) {
   std::map<std::string, std::vector<std::size_t>> by_memory;
-  for (const std::size_t i : steps) by_memory[w.action(i).memory].push_back(i);
+  for (const std::size_t i : steps) by_memory[search.action(i).memory].push_back(i);
   for (const auto& [memory, of] : by_memory) {
     if (of.size() < 2 || of.size() > 64) continue;
     const auto attempt = [&](const std::string& words, const std::vector<std::size_t>& order) {
-      CandidateSteps bodies = w.bodies();
+      CandidateSteps bodies = search.bodies();
       for (std::size_t k = 0; k < of.size(); ++k) {
-        for (Action& a : bodies[of[k]]) a.maps = w.action(of[order[k]]).to_offset;
+        for (Action& a : bodies[of[k]]) a.maps = search.action(of[order[k]]).to_offset;
       }
-      w.attempt(FaultClass::registration_missing_region, words + " of " + memory, std::move(bodies));
+      search.attempt(FaultClass::registration_missing_region, words + " of " + memory, std::move(bodies));
     };
     std::vector<std::size_t> order(of.size());
     const auto plain = [&] {
@@ -115,12 +115,12 @@ void generate_exchanged(HypothesisSearch& w, const std::vector<std::size_t>& ste
 
 }  // namespace
 
-void generate_registered(HypothesisSearch& w) {
-  const std::vector<std::size_t> steps = registrations(w);
+void generate_registered(HypothesisSearch& search) {
+  const std::vector<std::size_t> steps = registrations(search);
   if (steps.empty()) return;
-  generate_as_seen(w, steps);
-  generate_limits(w, steps);
-  generate_exchanged(w, steps);
+  generate_as_seen(search, steps);
+  generate_limits(search, steps);
+  generate_exchanged(search, steps);
 }
 
 }  // namespace kvcts::scenario

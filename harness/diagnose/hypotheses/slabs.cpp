@@ -61,14 +61,14 @@ std::string symbol_of(Axis axis) {
 }
 
 /// A move of whole slabs, ids counted along these axes; nothing if the slabs of both ends differ in size.
-std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& w, std::size_t step, Axis from, Axis to) {
-  const Action& a = w.action(step);
+std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& search, std::size_t step, Axis from, Axis to) {
+  const Action& a = search.action(step);
   if (a.from.size() != 1 || a.to.size() != 1) return std::nullopt;
-  const auto sources = table_at(w, step, true), targets = table_at(w, step, false);
+  const auto sources = table_at(search, step, true), targets = table_at(search, step, false);
   const layout::Cache source = cache_of(a.from[0]), target = cache_of(a.to[0]);
   if (!sources || !targets || source.allocations.size() != target.allocations.size()) return std::nullopt;
-  const auto source_places = w.evidence().space.addresses(a.from[0], source),
-             target_places = w.evidence().space.addresses(a.to[0], target);
+  const auto source_places = search.evidence().space.addresses(a.from[0], source),
+             target_places = search.evidence().space.addresses(a.to[0], target);
   constexpr std::int64_t most = 16 << 20;  // bytes: no engine was seen to move the halves of a vast pool
   std::int64_t bytes = 0;
   std::vector<Copy> out;
@@ -89,17 +89,17 @@ std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& w, std::size_t st
 
 }  // namespace
 
-void generate_slabs(HypothesisSearch& w) {
+void generate_slabs(HypothesisSearch& search) {
   for (const Axis from : axes) {
     for (const Axis to : axes) {
       if (from == Axis::block && to == Axis::block) continue;
-      CandidateSteps bodies = w.bodies();
+      CandidateSteps bodies = search.bodies();
       bool all = true;
       for (std::size_t i = 0; i < bodies.size() && all; ++i) {
-        if (w.action(i).op != Operation::move) continue;
-        const auto copies = slabs_moved(w, i, from, to);
+        if (search.action(i).op != Operation::move) continue;
+        const auto copies = slabs_moved(search, i, from, to);
         all = copies.has_value();
-        if (copies) bodies[i] = written_out(w, i, *copies);
+        if (copies) bodies[i] = written_out(search, i, *copies);
       }
       if (!all) continue;
       const Axis wrong = from == Axis::block ? to : from;
@@ -107,10 +107,10 @@ void generate_slabs(HypothesisSearch& w) {
                                 : from == Axis::block ? " at the destination"
                                 : to == Axis::block   ? " at the source"
                                                       : ", and " + symbol_of(to) + " at the destination";
-      w.attempt(wrong == Axis::kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
-                symbol_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
-                    ": block id i was moved as part i of the whole tensor",
-                std::move(bodies));
+      search.attempt(wrong == Axis::kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
+                     symbol_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
+                         ": block id i was moved as part i of the whole tensor",
+                     std::move(bodies));
     }
   }
 }

@@ -16,88 +16,90 @@ struct Shelves {
   std::vector<std::size_t> puts, gets;
 };
 
-Shelves shelves_of(const HypothesisSearch& w) {
+Shelves shelves_of(const HypothesisSearch& search) {
   Shelves out;
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-    if (w.action(i).op == Operation::put) out.puts.push_back(i);
-    if (w.action(i).op == Operation::get) out.gets.push_back(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    if (search.action(i).op == Operation::put) out.puts.push_back(i);
+    if (search.action(i).op == Operation::get) out.gets.push_back(i);
   }
   return out;
 }
 
 // What all puts keep when a key exists: as they say, or always the same.
-void with_every_winner(HypothesisSearch& w, const std::string& words, const CandidateSteps& bodies) {
-  w.attempt(FaultClass::identity_collision, words, bodies);
+void with_every_winner(HypothesisSearch& search, const std::string& words, const CandidateSteps& bodies) {
+  search.attempt(FaultClass::identity_collision, words, bodies);
   for (const char* how : {"keep", "replace"}) {
     CandidateSteps changed = bodies;
     let_win(changed, how);
-    w.attempt(FaultClass::identity_collision,
-              words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"),
-              std::move(changed));
+    search.attempt(FaultClass::identity_collision,
+                   words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"),
+                   std::move(changed));
   }
 }
 
 // Two keys are one for every user of either.
-void generate_collisions(HypothesisSearch& w, const Shelves& s) {
+void generate_collisions(HypothesisSearch& search, const Shelves& s) {
   std::vector<std::pair<std::string, Key>> keys;  // per store, in step order
   std::vector<std::size_t> first;
   std::vector<std::size_t> all = s.puts;
   all.insert(all.end(), s.gets.begin(), s.gets.end());
   std::sort(all.begin(), all.end());
   for (const std::size_t i : all) {
-    const std::pair<std::string, Key> key{w.action(i).store, w.action(i).key};
+    const std::pair<std::string, Key> key{search.action(i).store, search.action(i).key};
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key), first.push_back(i);
   }
   if (keys.size() > 24) return;
   for (std::size_t a = 0; a < keys.size(); ++a) {
     for (std::size_t b = 0; b < keys.size(); ++b) {
       if (a == b || keys[a].first != keys[b].first) continue;
-      CandidateSteps bodies = w.bodies();
+      CandidateSteps bodies = search.bodies();
       for (const std::size_t i : all) {
         for (Action& action : bodies[i]) {
           if (action.store == keys[a].first && action.key == keys[a].second) action.key = keys[b].second;
         }
       }
-      with_every_winner(w, "one key for " + symbol_of(w, first[a]) + " and " + symbol_of(w, first[b]), bodies);
+      with_every_winner(search, "one key for " + symbol_of(search, first[a]) + " and " + symbol_of(search, first[b]),
+                        bodies);
     }
   }
 }
 
 // A hit saves the writes behind it.
-void leave_out_what_was_found(const HypothesisSearch& w, const Shelves& s, CandidateSteps& bodies) {
+void leave_out_what_was_found(const HypothesisSearch& search, const Shelves& s, CandidateSteps& bodies) {
   for (const std::size_t get : s.gets)
     for (std::size_t i = get + 1; i < bodies.size(); ++i)
       std::erase_if(bodies[i], [&](const Action& a) {
-        return a.op == Operation::write && a.request == w.action(get).request &&
-               memory_of(a.to) == memory_of(w.action(get).to);
+        return a.op == Operation::write && a.request == search.action(get).request &&
+               memory_of(a.to) == memory_of(search.action(get).to);
       });
 }
 
 // Fields left out of all keys, with another object winning.
-void generate_fewer_fields(HypothesisSearch& w, const Shelves& s) {
-  for (const std::string& field : key_fields(w)) {
-    CandidateSteps bodies = w.bodies();
+void generate_fewer_fields(HypothesisSearch& search, const Shelves& s) {
+  for (const std::string& field : key_fields(search)) {
+    CandidateSteps bodies = search.bodies();
     leave_out_of_keys(bodies, field);
-    with_every_winner(w, "keys without " + field, bodies);
+    with_every_winner(search, "keys without " + field, bodies);
     CandidateSteps fewer = bodies;
-    leave_out_what_was_found(w, s, fewer);
-    if (fewer != bodies) with_every_winner(w, "keys without " + field + ", and what the hit had was not written", fewer);
+    leave_out_what_was_found(search, s, fewer);
+    if (fewer != bodies)
+      with_every_winner(search, "keys without " + field + ", and what the hit had was not written", fewer);
   }
 }
 
 // Each get fetches the object whose content it got.
-void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
-  CandidateSteps bodies = w.bodies();
+void generate_objects_seen(HypothesisSearch& search, const Shelves& s) {
+  CandidateSteps bodies = search.bodies();
   std::string words;
   for (const std::size_t get : s.gets) {
     std::map<std::size_t, std::int64_t> votes;
-    for (const ObservedMove& move : w.observed_moves(get)) {
+    for (const ObservedMove& move : search.observed_moves(get)) {
       const Symbol& is = move.attribution->is;
       if (!move.taken || is.kind != Symbol::Kind::tag) continue;
       for (const std::size_t put : s.puts) {
-        const Action& a = w.action(put);
-        const auto request = w.scenario().requests.find(a.request);
-        if (request == w.scenario().requests.end() || a.store != w.action(get).store) continue;
+        const Action& a = search.action(put);
+        const auto request = search.scenario().requests.find(a.request);
+        if (request == search.scenario().requests.end() || a.store != search.action(get).store) continue;
         const Request& r = request->second;
         const bool inside = r.generation == is.generation && is.token >= r.first_token &&
                             is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
@@ -108,33 +110,33 @@ void generate_objects_seen(HypothesisSearch& w, const Shelves& s) {
     if (votes.empty()) continue;
     const std::size_t best = most_voted(votes);
     for (Action& a : bodies[get]) {
-      if (a.key == w.action(best).key) continue;
-      a.key = w.action(best).key;
-      words += (words.empty() ? "" : ", ") + symbol_of(w, get) + " got the object of " + symbol_of(w, best);
+      if (a.key == search.action(best).key) continue;
+      a.key = search.action(best).key;
+      words += (words.empty() ? "" : ", ") + symbol_of(search, get) + " got the object of " + symbol_of(search, best);
     }
   }
-  if (!words.empty()) w.attempt(FaultClass::identity_collision, words, std::move(bodies));
+  if (!words.empty()) search.attempt(FaultClass::identity_collision, words, std::move(bodies));
 }
 
 // A get writes its result elsewhere: to the tokens, layers or heads of another part of the request.
-void generate_other_places(HypothesisSearch& w, const Shelves& s) {
+void generate_other_places(HypothesisSearch& search, const Shelves& s) {
   for (const std::size_t get : s.gets) {
     for (const std::size_t other : s.gets) {
-      const Action &a = w.action(get), &b = w.action(other);
+      const Action &a = search.action(get), &b = search.action(other);
       if (get == other || a.pick == b.pick) continue;
       Action body = a;
       body.pick = b.pick, body.pick_to = b.pick_to;
       const bool layers = a.pick.layers != b.pick.layers, heads = a.pick.heads != b.pick.heads;
-      w.attempt(layers  ? FaultClass::layer_misrouted
-                : heads ? FaultClass::head_shard_mapping
-                        : FaultClass::wrong_block_id,
-                symbol_of(w, get) + " wrote to the place of " + symbol_of(w, other), get, body);
+      search.attempt(layers  ? FaultClass::layer_misrouted
+                     : heads ? FaultClass::head_shard_mapping
+                             : FaultClass::wrong_block_id,
+                     symbol_of(search, get) + " wrote to the place of " + symbol_of(search, other), get, body);
     }
   }
 }
 
 // Each get wrote its result to other tokens, layers or heads, as the bytes show: all gets at once.
-void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
+void generate_places_seen(HypothesisSearch& search, const Shelves& s) {
   struct Route {
     FaultClass fault_class;
     Picks Selection::* picks;
@@ -145,12 +147,12 @@ void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
       {FaultClass::layer_misrouted, &Selection::layers, [](const ViewElement& e) { return std::optional(e.layer); }},
       {FaultClass::head_shard_mapping, &Selection::heads, [](const ViewElement& e) { return std::optional(e.head); }}};
   for (const Route& route : routes) {
-    CandidateSteps bodies = w.bodies();
+    CandidateSteps bodies = search.bodies();
     std::string words;
     for (const std::size_t get : s.gets) {
-      const Action& a = w.action(get);
+      const Action& a = search.action(get);
       std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
-      for (const ObservedMove& move : w.observed_moves(get)) {
+      for (const ObservedMove& move : search.observed_moves(get)) {
         if (!move.from || !move.at || !picked(a.pick.*route.picks, route.of(*move.from).value_or(-1))) continue;
         if (const auto at = route.of(*move.at)) ++votes[*route.of(*move.from)][*at];
       }
@@ -163,22 +165,23 @@ void generate_places_seen(HypothesisSearch& w, const Shelves& s) {
       }
       if (from->empty() || *from == *to) continue;
       bodies[get] = {body};
-      words += (words.empty() ? "" : ", ") + symbol_of(w, get);
+      words += (words.empty() ? "" : ", ") + symbol_of(search, get);
     }
-    if (!words.empty()) w.attempt(route.fault_class, "what was found went to other places in " + words, std::move(bodies));
+    if (!words.empty())
+      search.attempt(route.fault_class, "what was found went to other places in " + words, std::move(bodies));
   }
 }
 
 }  // namespace
 
-void generate_stores(HypothesisSearch& w) {
-  const Shelves s = shelves_of(w);
+void generate_stores(HypothesisSearch& search) {
+  const Shelves s = shelves_of(search);
   if (s.puts.empty() || s.gets.empty()) return;
-  generate_objects_seen(w, s);
-  if (!w.found()) generate_collisions(w, s);
-  if (!w.found()) generate_fewer_fields(w, s);
-  if (!w.found()) generate_other_places(w, s);
-  if (!w.found()) generate_places_seen(w, s);
+  generate_objects_seen(search, s);
+  if (!search.found()) generate_collisions(search, s);
+  if (!search.found()) generate_fewer_fields(search, s);
+  if (!search.found()) generate_other_places(search, s);
+  if (!search.found()) generate_places_seen(search, s);
 }
 
 }  // namespace kvcts::scenario

@@ -41,39 +41,39 @@ Ids strided(const Ids& ids, std::int64_t ratio, std::int64_t pool) {
 }
 
 // Blocks of a scheduler, counted in kernel blocks with another ratio. Lists of different lengths pair up to the shorter.
-void generate_ratios(HypothesisSearch& w, std::size_t step) {
-  const Action& a = w.action(step);
+void generate_ratios(HypothesisSearch& search, std::size_t step) {
+  const Action& a = search.action(step);
   for (const std::int64_t right : {2, 3, 4, 8, 16}) {
     for (const bool at_source : {true, false}) {
-      const auto table = table_at(w, step, at_source);
+      const auto table = table_at(search, step, at_source);
       const auto coarse = table ? larger(*table, right) : std::nullopt;
       if (!coarse) continue;
-      const auto across = table_at(w, step, !at_source);
+      const auto across = table_at(search, step, !at_source);
       const std::int64_t pool = domain_of((at_source ? a.from : a.to).front(), Axis::block).second / right;
       Action astray = a;
       (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
-      w.attempt(FaultClass::wrong_block_size,
-                "ids " + list_text(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
-                    std::to_string(pool) + " in " + symbol_of(w, step),
-                step, astray);
+      search.attempt(FaultClass::wrong_block_size,
+                     "ids " + list_text(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
+                         std::to_string(pool) + " in " + symbol_of(search, step),
+                     step, astray);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
         const std::string words = "ids " + list_text(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
-                                  std::to_string(wrong) + " in " + symbol_of(w, step);
+                                  std::to_string(wrong) + " in " + symbol_of(search, step);
         Action body = a;
         Ids mine = smaller(*coarse, wrong);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
-        w.attempt(FaultClass::wrong_block_size, words, step, body);
+        search.attempt(FaultClass::wrong_block_size, words, step, body);
         if (!across) continue;
         Ids theirs = *across;
         const std::size_t n = std::min(mine.size(), theirs.size());
         mine.resize(n), theirs.resize(n);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
         (at_source ? body.to_blocks : body.from_blocks) = theirs;
-        w.attempt(FaultClass::wrong_block_size, words + ", as far as the lists of both ends go", step, body);
+        search.attempt(FaultClass::wrong_block_size, words + ", as far as the lists of both ends go", step, body);
         if (const auto other = larger(*across, right); other && at_source) {
           body.from_blocks = smaller(*coarse, wrong), body.to_blocks = smaller(*other, wrong);
-          w.attempt(FaultClass::wrong_block_size, words + ", at both ends", step, body);
+          search.attempt(FaultClass::wrong_block_size, words + ", at both ends", step, body);
         }
       }
     }
@@ -81,30 +81,31 @@ void generate_ratios(HypothesisSearch& w, std::size_t step) {
 }
 
 // The request's table at another time.
-void generate_times(HypothesisSearch& w, std::size_t step) {
-  const Action& a = w.action(step);
+void generate_times(HypothesisSearch& search, std::size_t step) {
+  const Action& a = search.action(step);
   for (const bool at_source : {true, false}) {
     const std::string memory = memory_of(at_source ? a.from : a.to);
-    for (std::size_t k = 0; k < w.scenario().steps.size(); ++k) {
-      const Action& assign = w.action(k);
+    for (std::size_t k = 0; k < search.scenario().steps.size(); ++k) {
+      const Action& assign = search.action(k);
       if (assign.op != Operation::assign || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
-      (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
-      w.attempt(FaultClass::stale_block,
-                "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + symbol_of(w, k) +
-                    " in " + symbol_of(w, step),
-                step, body);
+      (at_source ? body.from_blocks : body.to_blocks) =
+          table_of(search, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
+      search.attempt(FaultClass::stale_block,
+                     "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") +
+                         symbol_of(search, k) + " in " + symbol_of(search, step),
+                     step, body);
     }
   }
 }
 
 // A fill that hit other blocks: those that hold its bytes.
-void generate_filled(HypothesisSearch& w, std::size_t step) {
-  const Action& a = w.action(step);
+void generate_filled(HypothesisSearch& search, std::size_t step) {
+  const Action& a = search.action(step);
   if (!a.to_blocks || a.to.size() != 1) return;
-  const AddressToElement to_element(a.to[0], w.evidence().space, {}, {}, 0);
+  const AddressToElement to_element(a.to[0], search.evidence().space, {}, {}, 0);
   std::set<std::int64_t> hit, spared;
-  for (const Attribution& attribution : w.attributions().all) {
+  for (const Attribution& attribution : search.attributions().all) {
     if (!attribution.wrong) continue;
     const auto element = to_element.at({attribution.buffer, attribution.offset});
     if (!element || element->block < 0) continue;
@@ -121,9 +122,9 @@ void generate_filled(HypothesisSearch& w, std::size_t step) {
   const auto attempt = [&](const Ids& ids) {
     Action body = a;
     body.to_blocks = ids;
-    w.attempt(FaultClass::wrong_block_id,
-              "blocks " + list_text(ids) + " instead of " + list_text(*a.to_blocks) + " in " + symbol_of(w, step), step,
-              body);
+    search.attempt(FaultClass::wrong_block_id,
+                   "blocks " + list_text(ids) + " instead of " + list_text(*a.to_blocks) + " in " + symbol_of(search, step),
+                   step, body);
   };
   attempt(all);
   attempt({hit.begin(), hit.end()});
@@ -135,9 +136,9 @@ void generate_filled(HypothesisSearch& w, std::size_t step) {
 }
 
 // Blocks of two sizes, moved one by one: as much as fits into both.
-void one_by_one(HypothesisSearch& w, std::size_t step) {
-  const Action& a = w.action(step);
-  const auto r = w.request_at(step, a.request);
+void one_by_one(HypothesisSearch& search, std::size_t step) {
+  const Action& a = search.action(step);
+  const auto r = search.request_at(step, a.request);
   if (a.op != Operation::move || !r) return;
   const std::int64_t p = slots_of(a.from.front()), c = slots_of(a.to.front());
   if (p == c) return;
@@ -150,51 +151,51 @@ void one_by_one(HypothesisSearch& w, std::size_t step) {
   }
   Action body = a;
   body.pick.tokens = from, body.pick_to.tokens = to;
-  w.attempt(FaultClass::wrong_block_size,
-            "block i went to block i although the source's hold " + std::to_string(p) + " tokens and the destination's " +
-                std::to_string(c) + " in " + symbol_of(w, step),
-            step, body);
+  search.attempt(FaultClass::wrong_block_size,
+                 "block i went to block i although the source's hold " + std::to_string(p) +
+                     " tokens and the destination's " + std::to_string(c) + " in " + symbol_of(search, step),
+                 step, body);
 }
 
 }  // namespace
 
-void generate_one_by_one(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) one_by_one(w, i);
+void generate_one_by_one(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) one_by_one(search, i);
 }
 
-void generate_tables(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    if (a.op == Operation::fill) generate_filled(w, i);
+void generate_tables(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    if (a.op == Operation::fill) generate_filled(search, i);
     if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
         a.op != Operation::get)
       continue;
-    generate_ratios(w, i);
-    generate_times(w, i);
+    generate_ratios(search, i);
+    generate_times(search, i);
   }
 }
 
 // Each request of a batch by another's table, or by whatever list its own bytes show.
-void generate_tables_together(HypothesisSearch& w) {
+void generate_tables_together(HypothesisSearch& search) {
   for (const bool at_source : {true, false}) {
-    CandidateSteps bodies = w.bodies();
+    CandidateSteps bodies = search.bodies();
     std::string words;
     std::size_t changed = 0, old = 0;
-    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-      const Action& a = w.action(i);
+    for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+      const Action& a = search.action(i);
       const auto& views = at_source ? a.from : a.to;
       if ((a.op != Operation::move && a.op != Operation::read) || views.empty()) continue;
       std::vector<const ObservedMove*> taken;
-      for (const ObservedMove& s : w.observed_moves(i)) {
+      for (const ObservedMove& s : search.observed_moves(i)) {
         if (s.taken || !at_source) taken.push_back(&s);
       }
-      const Ids table = table_at(w, i, at_source).value_or(Ids{}), shown = table_shown(w, i, at_source, taken);
+      const Ids table = table_at(search, i, at_source).value_or(Ids{}), shown = table_shown(search, i, at_source, taken);
       if (table.empty() || shown == table) continue;
       const std::string memory = memory_of(views);
       Ids ids = shown;
       std::string whose;
-      for (const auto& [name, other] : w.scenario().requests) {
-        const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
+      for (const auto& [name, other] : search.scenario().requests) {
+        const auto theirs = name == a.request ? std::nullopt : table_of(search, i, name, memory);
         const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
         // As far as both go; what their table lacks stayed unchanged, or is beyond this request.
         if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) ||
@@ -205,11 +206,11 @@ void generate_tables_together(HypothesisSearch& w) {
       }
       (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
       words += (words.empty() ? "" : "; ") + ("blocks " + list_text(ids)) + " instead of " + list_text(table) + " of " +
-               memory + whose + " in " + symbol_of(w, i);
-      ++changed, old += outdated(w, i, memory, ids, table);
+               memory + whose + " in " + symbol_of(search, i);
+      ++changed, old += outdated(search, i, memory, ids, table);
     }
     if (changed > 1)
-      w.attempt(old == changed ? FaultClass::stale_block : FaultClass::wrong_block_id, words, std::move(bodies));
+      search.attempt(old == changed ? FaultClass::stale_block : FaultClass::wrong_block_id, words, std::move(bodies));
   }
 }
 
@@ -229,19 +230,19 @@ bool one_beside(const Ids& table, const Ids& ids, const View& view) {
 }
 
 // An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
-void generate_outside(HypothesisSearch& w, bool beside_only) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    const auto request = w.request_at(i, a.request);
+void generate_outside(HypothesisSearch& search, bool beside_only) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    const auto request = search.request_at(i, a.request);
     if (!request ||
         (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get))
       continue;
     const Request& r = *request;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
-      const auto table = table_at(w, i, at_source);
+      const auto table = table_at(search, i, at_source);
       if (views.size() != 1 || !table || table->empty()) continue;
-      const ElementToAddress to_address(w.locators().of(views[0]), *table, {}, r.first_token);
+      const ElementToAddress to_address(search.locators().of(views[0]), *table, {}, r.first_token);
       const std::int64_t blocks = domain_of(views[0], layout::Axis::block).second;
       const auto beyond = [&](const Ids& ids) {
         Ids strangers;
@@ -249,13 +250,13 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
           if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
         return "blocks " + list_text(ids) + " instead of " + list_text(*table) + " of " + memory_of(views[0]) +
                (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_text(strangers), blocks)) + " in " +
-               symbol_of(w, i);
+               symbol_of(search, i);
       };
       const auto attempt = [&](const Ids& ids) {
         if (beside_only && !one_beside(*table, ids, views[0])) return;
         Action body = a;
         (at_source ? body.from_blocks : body.to_blocks) = ids;
-        w.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
+        search.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
       };
       const auto vote = [&](TableVotes& votes, const ViewElement& e, BufferAddress address) {
         const auto first = to_address.at(e, 0), second = to_address.at(e, 1);
@@ -266,7 +267,7 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
       };
       TableVotes votes;
       std::int64_t budget = 4000;
-      for (const Attribution& attribution : w.attributions().all) {
+      for (const Attribution& attribution : search.attributions().all) {
         if (!attribution.wrong || attribution.untouched || --budget < 0) continue;
         const auto element = [](const Symbol& symbol) {
           return ViewElement{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
@@ -280,16 +281,18 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
           if (attribution.is.kind == Symbol::Kind::poison)
             vote(votes, element(attribution.must), {attribution.is.buffer, attribution.is.offset});
           if (attribution.is.kind == Symbol::Kind::tag) {
-            for (const BufferAddress& p : w.element_index().of(attribution.is)) vote(votes, element(attribution.must), p);
+            for (const BufferAddress& p : search.element_index().of(attribution.is))
+              vote(votes, element(attribution.must), p);
           }
         }
       }
       // An access outside is to a block that the pool lacks.
       std::set<std::pair<std::int64_t, std::int64_t>> outside;
-      for (const nlohmann::json& event : w.evidence().observation.events) {
-        if (event.value("violation", "") != "outside" || event.value("step", "") != w.scenario().steps[i].name) continue;
+      for (const nlohmann::json& event : search.evidence().observation.events) {
+        if (event.value("violation", "") != "outside" || event.value("step", "") != search.scenario().steps[i].name)
+          continue;
         TableVotes there;
-        for (const ObservedMove& s : w.observed_moves(i)) {
+        for (const ObservedMove& s : search.observed_moves(i)) {
           if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
         }
         for (const auto& [block, ids] : there) {
@@ -311,7 +314,7 @@ void generate_outside(HypothesisSearch& w, bool beside_only) {
 
 }  // namespace
 
-void generate_beside(HypothesisSearch& w) { generate_outside(w, true); }
-void generate_beyond(HypothesisSearch& w) { generate_outside(w, false); }
+void generate_beside(HypothesisSearch& search) { generate_outside(search, true); }
+void generate_beyond(HypothesisSearch& search) { generate_outside(search, false); }
 
 }  // namespace kvcts::scenario

@@ -28,9 +28,9 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<ObservedMove>& o
 }
 
 // All writers of a memory use another order of layers, heads, or K and V, and its readers undo that order: lossless.
-void generate_shared_orders(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-    for (const Hypothesis& mistake : w.local(i)) {
+void generate_shared_orders(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    for (const Hypothesis& mistake : search.local(i)) {
       if (mistake.bodies[i].size() != 1 || mistake.bodies[i][0].to.size() != 1) continue;
       const Action& wrote = mistake.bodies[i][0];
       const std::string memory = memory_of(wrote.to[0]);
@@ -50,22 +50,22 @@ void generate_shared_orders(HypothesisSearch& w) {
         }
       }
       if (any)
-        w.attempt(mistake.fault_class, mistake.words + ", and every reader of " + memory + " expects that",
-                  std::move(bodies));
+        search.attempt(mistake.fault_class, mistake.words + ", and every reader of " + memory + " expects that",
+                       std::move(bodies));
     }
   }
 }
 
 }  // namespace
 
-void generate_ways_out(HypothesisSearch& w) {
-  for (std::size_t i = 0; i < w.scenario().steps.size() && !w.spent(); ++i) {
-    const Action& a = w.action(i);
-    if (a.op != Operation::move || !w.scenario().requests.contains(a.request)) continue;
+void generate_ways_out(HypothesisSearch& search) {
+  for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
+    const Action& a = search.action(i);
+    if (a.op != Operation::move || !search.scenario().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
     const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
                               FaultClass fault_class) {
-      const auto ways = ways_out(w.observed_moves(i), a.pick.*member, axis);
+      const auto ways = ways_out(search.observed_moves(i), a.pick.*member, axis);
       std::vector<std::int64_t> from, to;
       bool as_meant = true;
       for (const auto& [source, destination] : ways) {
@@ -76,7 +76,7 @@ void generate_ways_out(HypothesisSearch& w) {
       const auto attempt = [&] {
         Action body = a;
         body.pick.*member = from, body.pick_to.*member = to;
-        w.attempt(fault_class, went_to(what, from, to) + " in " + symbol_of(w, i), i, body);
+        search.attempt(fault_class, went_to(what, from, to) + " in " + symbol_of(search, i), i, body);
       };
       attempt();
       // All as far off as those still there: the others were overwritten or left the destination.
@@ -90,7 +90,7 @@ void generate_ways_out(HypothesisSearch& w) {
       }
       if (from.size() > ways.size()) attempt();
     };
-    const Request request = *w.request_at(i, a.request);
+    const Request request = *search.request_at(i, a.request);
     const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
     const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
     try_axis([](const ViewElement& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
@@ -106,36 +106,36 @@ void generate_ways_out(HypothesisSearch& w) {
 }
 
 // Every step that has a mistake of one class makes it.
-void generate_alike(HypothesisSearch& w) {
+void generate_alike(HypothesisSearch& search) {
   std::vector<std::size_t> steps;
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-    if (!w.local(i).empty()) steps.push_back(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    if (!search.local(i).empty()) steps.push_back(i);
   }
   if (steps.size() < 2) return;
   std::set<FaultClass> asked;
   for (const std::size_t lead : steps) {
-    for (const Hypothesis& mistake : w.local(lead)) {
+    for (const Hypothesis& mistake : search.local(lead)) {
       if (!asked.insert(mistake.fault_class).second) continue;
-      CandidateSteps bodies = w.bodies();
+      CandidateSteps bodies = search.bodies();
       std::string words;
       std::size_t changed = 0;
       for (const std::size_t i : steps) {
-        const auto& all = w.local(i);
+        const auto& all = search.local(i);
         const auto same = std::ranges::find(all, mistake.fault_class, &Hypothesis::fault_class);
         if (same == all.end()) continue;
         bodies[i] = same->bodies[i];
         words += (words.empty() ? "" : "; ") + same->words;
         ++changed;
       }
-      if (changed > 1) w.attempt(mistake.fault_class, words, std::move(bodies));
+      if (changed > 1) search.attempt(mistake.fault_class, words, std::move(bodies));
     }
   }
 }
 
-void generate_together(HypothesisSearch& w) {
-  generate_shared_orders(w);
-  generate_alike(w);
-  if (!w.found()) generate_tables_together(w);
+void generate_together(HypothesisSearch& search) {
+  generate_shared_orders(search);
+  generate_alike(search);
+  if (!search.found()) generate_tables_together(search);
 }
 
 }  // namespace kvcts::scenario

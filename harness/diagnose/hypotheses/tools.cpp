@@ -4,7 +4,9 @@ namespace kvcts::scenario {
 
 using layout::Axis;
 
-std::string symbol_of(const HypothesisSearch& w, std::size_t step) { return "'" + w.scenario().steps[step].name + "'"; }
+std::string symbol_of(const HypothesisSearch& search, std::size_t step) {
+  return "'" + search.scenario().steps[step].name + "'";
+}
 
 namespace {
 
@@ -42,9 +44,10 @@ bool brings(const Action& a) {
   return a.op == Operation::move || a.op == Operation::get || a.op == Operation::put || a.op == Operation::copy;
 }
 
-bool alone_to_its_memory(const HypothesisSearch& w, std::size_t step) {
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i)
-    if (i != step && brings(w.action(i)) && memory_of(w.action(i).to) == memory_of(w.action(step).to)) return false;
+bool alone_to_its_memory(const HypothesisSearch& search, std::size_t step) {
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i)
+    if (i != step && brings(search.action(i)) && memory_of(search.action(i).to) == memory_of(search.action(step).to))
+      return false;
   return true;
 }
 
@@ -74,20 +77,20 @@ std::int64_t entry_of(const Request& request, const View& view, std::int64_t tok
   return found == positions.end() ? -1 : found - positions.begin();
 }
 
-std::optional<Ids> table_of(const HypothesisSearch& w, std::size_t step, const std::string& request,
+std::optional<Ids> table_of(const HypothesisSearch& search, std::size_t step, const std::string& request,
                             const std::string& memory) {
-  const auto r = w.request_at(step, request);
+  const auto r = search.request_at(step, request);
   if (!r) return std::nullopt;
   const auto t = r->blocks.find(memory);
   return t == r->blocks.end() ? std::nullopt : std::optional(t->second);
 }
 
-std::optional<Ids> table_at(const HypothesisSearch& w, std::size_t step, bool at_source, std::size_t view) {
-  const Action& a = w.action(step);
+std::optional<Ids> table_at(const HypothesisSearch& search, std::size_t step, bool at_source, std::size_t view) {
+  const Action& a = search.action(step);
   const auto& given = at_source ? a.from_blocks : a.to_blocks;
   const auto& views = at_source ? a.from : a.to;
   if (given || view >= views.size()) return given;
-  return table_of(w, step, a.request, memory_of(views[view]));
+  return table_of(search, step, a.request, memory_of(views[view]));
 }
 
 Ids outvoted(Ids table, const TableVotes& votes) {
@@ -98,11 +101,12 @@ Ids outvoted(Ids table, const TableVotes& votes) {
   return table;
 }
 
-Ids table_shown(const HypothesisSearch& w, std::size_t step, bool at_source, const std::vector<const ObservedMove*>& part) {
-  const Action& a = w.action(step);
+Ids table_shown(const HypothesisSearch& search, std::size_t step, bool at_source,
+                const std::vector<const ObservedMove*>& part) {
+  const Action& a = search.action(step);
   const auto& views = at_source ? a.from : a.to;
-  const auto table = table_at(w, step, at_source);
-  const auto request = w.request_at(step, a.request);
+  const auto table = table_at(search, step, at_source);
+  const auto request = search.request_at(step, a.request);
   if (!table || !request || views.empty()) return table.value_or(Ids{});
   const auto entry = [&](std::int64_t token) { return entry_of(*request, views.front(), token); };
   TableVotes votes;
@@ -115,8 +119,9 @@ Ids table_shown(const HypothesisSearch& w, std::size_t step, bool at_source, con
   return outvoted(*table, votes);
 }
 
-bool outdated(const HypothesisSearch& w, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table) {
-  for (const auto& old : w.older_tables(step, w.action(step).request, memory)) {
+bool outdated(const HypothesisSearch& search, std::size_t step, const std::string& memory, const Ids& ids,
+              const Ids& table) {
+  for (const auto& old : search.older_tables(step, search.action(step).request, memory)) {
     bool all = ids.size() == table.size() && ids != table;
     for (std::size_t k = 0; k < ids.size() && all; ++k) all = ids[k] == table[k] || (k < old.size() && ids[k] == old[k]);
     if (all) return true;
@@ -124,10 +129,10 @@ bool outdated(const HypothesisSearch& w, std::size_t step, const std::string& me
   return false;
 }
 
-std::set<std::string> key_fields(const HypothesisSearch& w) {
+std::set<std::string> key_fields(const HypothesisSearch& search) {
   std::set<std::string> out;
-  for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-    const Action& a = w.action(i);
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    const Action& a = search.action(i);
     if (a.op != Operation::put && a.op != Operation::get) continue;
     for (const auto& [field, value] : a.key) out.insert(field);
   }

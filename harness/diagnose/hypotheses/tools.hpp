@@ -17,7 +17,7 @@ namespace kvcts::scenario {
 using Ids = std::vector<std::int64_t>;
 
 /// A step in words: its name in quotes.
-std::string symbol_of(const HypothesisSearch& w, std::size_t step);
+std::string symbol_of(const HypothesisSearch& search, std::size_t step);
 /// A list in words; only the start of a long one.
 std::string list_text(const Ids& list);
 /// "heads [2, 3] went to [0, 1]", "K went to V", "K and V are exchanged". `axis`: "layers", "kv", ...
@@ -29,7 +29,7 @@ bool through_views(const Action& a);
 /// Moves, puts, gets or copies.
 bool brings(const Action& a);
 /// No other step brings anything to the memory that this one does.
-bool alone_to_its_memory(const HypothesisSearch& w, std::size_t step);
+bool alone_to_its_memory(const HypothesisSearch& search, std::size_t step);
 /// The memory at one end of a step: the first of several, "" when there is none.
 std::string memory_of(const std::vector<View>& views);
 /// Slots per block.
@@ -40,10 +40,10 @@ std::pair<std::int64_t, std::int64_t> domain_of(const View& view, layout::Axis a
 /// The entry of a request's table in a view's memory that has a token; -1: none has.
 std::int64_t entry_of(const Request& request, const View& view, std::int64_t token);
 /// A request's table in a memory at a step, including earlier assignments.
-std::optional<Ids> table_of(const HypothesisSearch& w, std::size_t step, const std::string& request,
+std::optional<Ids> table_of(const HypothesisSearch& search, std::size_t step, const std::string& request,
                             const std::string& memory);
 /// A step's table at one of its views: its own list, or the table of its request.
-std::optional<Ids> table_at(const HypothesisSearch& w, std::size_t step, bool at_source, std::size_t view = 0);
+std::optional<Ids> table_at(const HypothesisSearch& search, std::size_t step, bool at_source, std::size_t view = 0);
 
 template <class Key, class Count>
 Key most_voted(const std::map<Key, Count>& votes) {
@@ -76,13 +76,14 @@ inline bool is_identity(const Mapping& mapping) {
 using TableVotes = std::map<std::int64_t, std::map<std::int64_t, std::int64_t>>;
 Ids outvoted(Ids table, const TableVotes& votes);
 /// The table at the first view of an end as these elements of the step show it. Empty when they show none.
-Ids table_shown(const HypothesisSearch& w, std::size_t step, bool at_source, const std::vector<const ObservedMove*>& part);
+Ids table_shown(const HypothesisSearch& search, std::size_t step, bool at_source,
+                const std::vector<const ObservedMove*>& part);
 
 /// Ids of a table that the request had before, at the positions where they differ from the current ones.
-bool outdated(const HypothesisSearch& w, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table);
+bool outdated(const HypothesisSearch& search, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table);
 
 /// Names of all key fields that steps use.
-std::set<std::string> key_fields(const HypothesisSearch& w);
+std::set<std::string> key_fields(const HypothesisSearch& search);
 void leave_out_of_keys(CandidateSteps& bodies, const std::string& field);
 /// What all puts do when a key exists: keep | replace.
 void let_win(CandidateSteps& bodies, const std::string& how);

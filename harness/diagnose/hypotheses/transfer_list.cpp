@@ -25,11 +25,11 @@ std::string of(std::size_t k, std::size_t n) { return std::to_string(k) + " of "
 class List {
  public:
   /// `whole`: copies that are adjacent at both ends are one piece.
-  List(HypothesisSearch& w, bool whole) : w_(w) {
+  List(HypothesisSearch& search, bool whole) : w_(search) {
     constexpr std::size_t most = 4096;
-    for (std::size_t i = 0; i < w.scenario().steps.size(); ++i) {
-      if (w.action(i).op != Operation::move) continue;
-      const std::vector<Copy> copies = copies_of(w, i);
+    for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+      if (search.action(i).op != Operation::move) continue;
+      const std::vector<Copy> copies = copies_of(search, i);
       for (const Copy& copy : whole ? stretches(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
       if (copies.empty() || pieces_.size() > most) {
         pieces_.clear();
@@ -242,9 +242,9 @@ class List {
 };
 
 template <class F>
-void of_the_list(HypothesisSearch& w, bool whole, F&& generate) {
+void of_the_list(HypothesisSearch& search, bool whole, F&& generate) {
   try {
-    List list(w, whole);
+    List list(search, whole);
     if (!list.empty()) generate(list);
   } catch (const std::exception&) {
     // It cannot run as written.
@@ -253,22 +253,23 @@ void of_the_list(HypothesisSearch& w, bool whole, F&& generate) {
 
 }  // namespace
 
-void generate_transfer_list(HypothesisSearch& w) {
-  of_the_list(w, true, [](List& list) { list.generate_behind(), list.generate_other_regions(); });
-  if (w.exact().empty()) of_the_list(w, true, [](List& list) { list.generate_missing(false); });
+void generate_transfer_list(HypothesisSearch& search) {
+  of_the_list(search, true, [](List& list) { list.generate_behind(), list.generate_other_regions(); });
+  if (search.exact().empty()) of_the_list(search, true, [](List& list) { list.generate_missing(false); });
 }
 
-void generate_first_pieces(HypothesisSearch& w) {
-  if (w.exact().empty()) of_the_list(w, true, [](List& list) { list.generate_missing(true); });
+void generate_first_pieces(HypothesisSearch& search) {
+  if (search.exact().empty()) of_the_list(search, true, [](List& list) { list.generate_missing(true); });
 }
 
-void generate_narrow_offsets(HypothesisSearch& w) {
-  of_the_list(w, true, [](List& list) { list.generate_narrow_offsets(); });
+void generate_narrow_offsets(HypothesisSearch& search) {
+  of_the_list(search, true, [](List& list) { list.generate_narrow_offsets(); });
 }
 
-void generate_pieces_of_others(HypothesisSearch& w) {
+void generate_pieces_of_others(HypothesisSearch& search) {
   for (const bool whole : {true, false})
-    if (w.exact().empty()) of_the_list(w, whole, [](List& list) { list.generate_others(), list.generate_missing(false); });
+    if (search.exact().empty())
+      of_the_list(search, whole, [](List& list) { list.generate_others(), list.generate_missing(false); });
 }
 
 }  // namespace kvcts::scenario

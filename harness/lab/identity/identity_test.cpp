@@ -296,20 +296,20 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   w.content = "codes";
   testing::add(s, w);
   testing::add(s, testing::move(s, "r", "P", "C"));
-  const testing::Painted painted(s);
-  const CopyProgram program = record(s, painted.space, intended_sequence(s));
-  Bytes bytes(program.buffers, testing::Painted::seed, 0);
-  play(program, bytes, testing::Painted::seed, 0, [](std::size_t) {});
+  const testing::TruthBytes truth_bytes(s);
+  const CopyProgram program = record(s, truth_bytes.space, intended_sequence(s));
+  Bytes bytes(program.buffers, testing::TruthBytes::seed, 0);
+  execute(program, bytes, testing::TruthBytes::seed, 0, [](std::size_t) {});
   std::set<std::uint32_t> kinds;  // kinds of fp32 that arrived
   std::vector<bool> seen(dtype == Dtype::fp32 ? 0 : std::size_t{1} << width);
   Patterns found;
-  for (const Buffer& b : painted.space.buffers()) {
-    const auto expected = painted.bytes(b.ordinal, 0);
+  for (const Buffer& b : truth_bytes.space.buffers()) {
+    const auto expected = truth_bytes.bytes(b.ordinal, 0);
     std::vector<std::uint8_t> there(expected.size());
     bytes.read(b.ordinal, -b.guard_below, static_cast<std::int64_t>(there.size()), there.data());
     ASSERT_TRUE(there == expected) << b.name;
     if (b.memory != "C") continue;
-    const Image& image = painted.truth.checks.back().images.at(static_cast<std::size_t>(b.ordinal));
+    const Image& image = truth_bytes.truth.checks.back().images.at(static_cast<std::size_t>(b.ordinal));
     for (std::int64_t at = 0; at < b.bytes; at += std::max(width / 8, 1)) {
       if (image.at(at) == hole) continue;
       for (int half = 0; half < (width == 4 ? 2 : 1); ++half) {

@@ -475,7 +475,7 @@ void expect_told(const Pair& setup) {
   const scenario::Scenario told = diagnose::lower(c);
   const scenario::AddressSpace space(told);
   scenario::SymbolTable symbols;
-  const scenario::Truth truth = scenario::paint(told, space, symbols);
+  const scenario::Truth truth = scenario::truth_of(told, space, symbols);
   constexpr int passes = 3;
   const auto written = [&](const RegionRef& region, int pass) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));

@@ -24,7 +24,7 @@ class Tags final : public Content {
   bool holds_expected(const RegionRef& region, int pass, std::span<const std::uint8_t> file) const override {
     return oracle::holds_expected(case_, region, pass, file);
   }
-  bool tail_is_free() const override { return true; }
+  bool tail_is_unused() const override { return true; }
 
  private:
   const ResolvedCase& case_;
@@ -62,7 +62,7 @@ class Golden final : public Content {
   void write_expected(const RegionRef& region, int, std::span<std::uint8_t> file) const override {
     write(region, file, region.side == Side::producer ? *producer_ : *consumer_);
   }
-  bool tail_is_free() const override { return false; }
+  bool tail_is_unused() const override { return false; }
 
  private:
   void write(const RegionRef& region, std::span<std::uint8_t> file, const golden::GoldenTensor& from) const {

@@ -18,7 +18,7 @@ class Content {
   /// True if the file holds what write_expected() would write. False may also mean that only a full image can tell.
   virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
   /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle/tail.hpp).
-  virtual bool tail_is_free() const = 0;
+  virtual bool tail_is_unused() const = 0;
 };
 
 /// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.

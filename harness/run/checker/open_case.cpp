@@ -150,7 +150,7 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
   const std::uint64_t right = kernels::digest(scratch_);
-  if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
+  if (content_->tail_is_unused()) oracle::Tail(case_, f.region).mask_tail(producer_files, f.bytes(), scratch_);
   if (note_wrong(f, scratch_, wrong) == 0) found_[index] = right;
 }
 
@@ -196,7 +196,7 @@ std::optional<std::int64_t> OpenCase::wrong_as(const ResolvedCase& late) const {
     const auto now = f.bytes();
     expected.resize(now.size()), stale.resize(now.size());
     content_->write_expected(f.region, pass_, expected);
-    if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, now, expected);
+    if (content_->tail_is_unused()) oracle::Tail(case_, f.region).mask_tail(producer_files, now, expected);
     oracle::write_expected(late, f.region, pass_, stale);
     for (std::size_t b = 0; b < now.size(); ++b) {
       if (now[b] == expected[b]) continue;
@@ -306,7 +306,7 @@ std::unique_ptr<OpenCase::Traced> OpenCase::trace(const Differences& found, cons
     } else {
       content_->write_initial(f.region, pass_, before);
       content_->write_expected(f.region, pass_, expected);
-      if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer, f.bytes(), expected);
+      if (content_->tail_is_unused()) oracle::Tail(case_, f.region).mask_tail(producer, f.bytes(), expected);
       bytes.consumer.emplace_back(f.bytes());
       bytes.consumer_before.emplace_back(before), bytes.consumer_expected.emplace_back(expected);
     }

@@ -61,7 +61,7 @@ class Specials final : public Content {
     oracle::write_expected(case_, region, pass, file);
     change(region, region.side == Side::consumer, file);
   }
-  bool tail_is_free() const override { return true; }
+  bool tail_is_unused() const override { return true; }
 
  private:
   void change(const RegionRef& region, bool transferred, std::span<std::uint8_t> file) const {

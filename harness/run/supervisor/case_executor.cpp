@@ -246,7 +246,7 @@ Task<PhaseResult> CaseExecutor::host(Attempt& a) {
     looked = true;
     // Registrations stay meanwhile: undoing them would stop what the engine still has under way.
     if (ended.phase == Phase::transfer || ended.phase == Phase::complete) co_await sleep_ms(a.resolved.settle_ms);
-    co_await look(a, "");
+    co_await peek_memory(a, "");
   }
   if (ended.kind != Kind::completed && a.registered && workers_) {
     PhaseResult cleaned = co_await finish(a);

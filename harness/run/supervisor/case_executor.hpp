@@ -145,7 +145,7 @@ class CaseExecutor {
                                             const nlohmann::json& reuse = nullptr);
   Task<void> see(Attempt& a, const Child* who);
   void note_code(Attempt& a);
-  Task<void> look(Attempt& a, const char* call);
+  Task<void> peek_memory(Attempt& a, const char* call);
   Child& initiator(const ResolvedCase& c) const;
   nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;
   PhaseResult judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);

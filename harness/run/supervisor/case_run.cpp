@@ -180,7 +180,7 @@ Task<PhaseResult> CaseExecutor::execute(Attempt& a) {
     if (a.compared->outcome ==
         Outcome::fail) {  // does the rest arrive by itself? Then the next call is not what delivers it
       co_await sleep_ms(patience_ms);
-      co_await look(a, "");
+      co_await peek_memory(a, "");
     }
     if (a.pass + 1 >= c.passes || a.compared->outcome != Outcome::pass) break;
     if (!is_program(c)) ended = co_await end_call(a, "release");  // the next pass posts anew
@@ -221,7 +221,7 @@ Task<PhaseResult> CaseExecutor::end_call(Attempt& a, const char* call) {
   std::int64_t peak = 0;
   for (const json& reply : replies) peak += reply.value("peak_bytes", std::int64_t{0});
   a.result.peak_bytes = std::max(a.result.peak_bytes, peak);
-  co_await look(a, call_text(call));
+  co_await peek_memory(a, call_text(call));
   co_return ended;
 }
 

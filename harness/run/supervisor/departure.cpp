@@ -66,7 +66,7 @@ Task<void> CaseExecutor::retire(std::unique_ptr<Workers> workers) {
       }
       if (a.opened) {
         a.compared.emplace();
-        co_await look(a, "");
+        co_await peek_memory(a, "");
         if (a.late) decide_late_write(*a.late, last->ended, a.result);
         a.late.reset();
       }
@@ -106,11 +106,11 @@ Task<void> CaseExecutor::part_from_workers(Attempt& a) {
   std::vector<EvidenceFile> evidence = a.result.evidence_files;
   const char* call = gone ? between_cases : in_close;
   ended = co_await ask_all(a, Phase::complete, WorkerRequest::close);
-  if (a.opened) co_await look(a, call);
+  if (a.opened) co_await peek_memory(a, call);
   if (ended.kind == Kind::completed && workers_) {
     call = in_exit;
     ended = co_await await_exits(a);
-    if (a.opened) co_await look(a, call);
+    if (a.opened) co_await peek_memory(a, call);
   }
   ended.call = call;
   if (is_known(ended, a.resolved.engine)) {

@@ -116,7 +116,7 @@ Task<void> CaseExecutor::see(Attempt& a, const Child* who) {
 }
 
 /// Did the memory change since the last look? Keeps the first change and its call.
-Task<void> CaseExecutor::look(Attempt& a, const char* call) {
+Task<void> CaseExecutor::peek_memory(Attempt& a, const char* call) {
   if (!a.compared || a.late) co_return;
   const json reply = co_await stop_and_ask_checker(a, CheckerRequest::recheck);
   if (!reply.contains("late")) co_return;

@@ -69,14 +69,14 @@ class Locators;
 CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence);
 CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators);
 
-/// Performs copies instead of play(), in any order or all at once: none writes what another reads or writes.
+/// Performs copies instead of execute(), in any order or all at once: none writes what another reads or writes.
 using CopyExecutor = std::function<void(const CopyProgram&, Bytes&, std::span<const Op>)>;
 
 /// Plays a program in one pass; `on_check` is called with the index of each check.
-void play(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
+void execute(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
+             const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
 /// Its ops [begin, end) only.
-void play(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
+void execute(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+             const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor = {});
 
 }  // namespace kvcts::scenario

@@ -119,13 +119,13 @@ std::span<const Op> together(const CopyProgram& program, std::size_t begin, std:
 
 }  // namespace
 
-void play(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
-  play(program, 0, program.ops.size(), bytes, seed, pass, on_check, executor);
+void execute(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,
+             const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
+  execute(program, 0, program.ops.size(), bytes, seed, pass, on_check, executor);
 }
 
-void play(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
-          const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
+void execute(const CopyProgram& program, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+             const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
   std::vector<std::uint8_t> scratch;
   for (std::size_t o = begin; o < end; ++o) {
     const Op& op = program.ops[o];

@@ -157,13 +157,13 @@ void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t laye
   }
 }
 
-void Recorder::read(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::read(const StepExecution& execution) {
+  const Action& a = execution.action;
   Reading reading(*this, a);
   const RequestNow& now = reading.now;
   for (const OutputSection& part : output_shape(a, {now.first_token, now.tokens}).sections) {
     // A partial read leaves the rest of the output alone.
-    const OutputSection whole = place_in_output(scenario_, play.step, a, part);
+    const OutputSection whole = place_in_output(scenario_, execution.step, a, part);
     const Placed at(part, whole);
     for (std::size_t k = 0; k < part.kv.size(); ++k) {
       for (std::size_t l = 0; l < part.layers.size(); ++l) {
@@ -178,8 +178,8 @@ void Recorder::read(const StepExecution& play) {
     const std::int64_t offset = floor_div(run.src, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.src_buffer, offset, bytes)) reading.against.push_back({"outside", run.src_buffer, offset, bytes, false});
   }
-  event(play, {{"output", a.output}});
-  if (stopped_by(play, reading.against, false)) return;
+  event(execution, {{"output", a.output}});
+  if (stopped_by(execution, reading.against, false)) return;
   // A hypothesis may read more than fits.
   std::erase_if(reading.runs, [&](const Run& run) {
     const std::int64_t bytes = (run.n + 7) / 8;

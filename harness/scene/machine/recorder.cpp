@@ -68,8 +68,8 @@ Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProg
 }
 
 void Recorder::run(const Sequence& sequence) {
-  for (const StepExecution& play : sequence) {
-    if (!act(play)) return;
+  for (const StepExecution& execution : sequence) {
+    if (!act(execution)) return;
   }
   finish();
 }
@@ -79,18 +79,18 @@ void Recorder::finish() {
   program_.checks.push_back("");
 }
 
-void Recorder::event(const StepExecution& play, json fields) {
-  fields["step"] = play.step;
-  fields["op"] = play.action.op;
-  if (!play.action.request.empty()) fields["request"] = play.action.request;
+void Recorder::event(const StepExecution& execution, json fields) {
+  fields["step"] = execution.step;
+  fields["op"] = execution.action.op;
+  if (!execution.action.request.empty()) fields["request"] = execution.action.request;
   program_.events.push_back(std::move(fields));
 }
 
-void Recorder::end(const std::string& kind, const StepExecution& play, const std::string& text) {
+void Recorder::end(const std::string& kind, const StepExecution& execution, const std::string& text) {
   Ending& e = program_.ending;
-  e.kind = kind, e.step = play.step, e.text = text;
-  e.in = play.action.in, e.about = play.action.about, e.signal = play.action.signal;
-  e.expects = play.action.expects, e.found = play.action.found;
+  e.kind = kind, e.step = execution.step, e.text = text;
+  e.in = execution.action.in, e.about = execution.action.about, e.signal = execution.action.signal;
+  e.expects = execution.action.expects, e.found = execution.action.found;
   program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
   program_.checks.push_back("");
 }
@@ -105,31 +105,31 @@ int Recorder::temporary(std::int64_t bytes) {
   return buffer.ordinal;
 }
 
-bool Recorder::stopped_by(const StepExecution& play, const std::vector<Violation>& violations, bool transfer) {
+bool Recorder::stopped_by(const StepExecution& execution, const std::vector<Violation>& violations, bool transfer) {
   if (violations.empty()) return false;
   const Violation& first = violations.front();
   std::int64_t offset = 0;
   const std::string where = space_.symbol_of({first.buffer, first.offset}, offset);
   const std::string text = std::string(first.write ? "write" : "read") + " of " + std::to_string(first.bytes) +
                            " bytes at " + where + " + " + std::to_string(offset) + ": " + first.what;
-  event(play, {{"violation", first.what},
-               {"backing", first.buffer},
-               {"offset", first.offset},
-               {"bytes", first.bytes},
-               {"write", first.write},
-               {"count", violations.size()},
-               {"text", text}});
-  if (play.action.otherwise == "go on") return false;
-  if (first.what == "outside") end(transfer ? "raised" : "crashed", play, text);
+  event(execution, {{"violation", first.what},
+                    {"backing", first.buffer},
+                    {"offset", first.offset},
+                    {"bytes", first.bytes},
+                    {"write", first.write},
+                    {"count", violations.size()},
+                    {"text", text}});
+  if (execution.action.otherwise == "go on") return false;
+  if (first.what == "outside") end(transfer ? "raised" : "crashed", execution, text);
   return true;
 }
 
-bool Recorder::act(const StepExecution& play) {
-  const Action& a = play.action;
-  if (play.part == StepExecution::Part::capture) {
-    Captured& taken = now_.captured[play.step];
-    if (play.takes_table) taken.tables = now_.requests;
-    if (play.takes_bytes && (a.op == Operation::move)) {
+bool Recorder::act(const StepExecution& execution) {
+  const Action& a = execution.action;
+  if (execution.part == StepExecution::Part::capture) {
+    Captured& taken = now_.captured[execution.step];
+    if (execution.takes_table) taken.tables = now_.requests;
+    if (execution.takes_bytes && (a.op == Operation::move)) {
       taken.runs = runs_of_move(a);
       std::int64_t bits = 0;
       for (const Run& run : taken.runs) bits += (run.n + 7) / 8 * 8 + 8;
@@ -142,32 +142,32 @@ bool Recorder::act(const StepExecution& play) {
         run.src_buffer = taken.buffer, run.src = at + lead;
         at += (run.n + lead + 7) / 8 * 8;
       }
-      if (!stopped_by(play, post(in, true), true)) emit(in);
+      if (!stopped_by(execution, post(in, true), true)) emit(in);
     }
     return program_.ending.kind == "completed";
   }
   std::map<std::string, RequestNow> later;
-  const bool old_tables = play.part == StepExecution::Part::deliver && play.takes_table;
+  const bool old_tables = execution.part == StepExecution::Part::deliver && execution.takes_table;
   if (old_tables) {
     later = now_.requests;
-    now_.requests = now_.captured[play.step].tables;
+    now_.requests = now_.captured[execution.step].tables;
   }
 
-  if (!picks_beyond(play)) carry_out(play);
+  if (!picks_beyond(execution)) carry_out(execution);
   if (old_tables) now_.requests = std::move(later);
   return program_.ending.kind == "completed";
 }
 
-void Recorder::carry_out(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::carry_out(const StepExecution& execution) {
+  const Action& a = execution.action;
   switch (a.op) {
     case Operation::nothing:
       break;
     case Operation::write:
-      write(play);
+      write(execution);
       break;
     case Operation::move:
-      move(play);
+      move(execution);
       break;
     case Operation::copy: {
       const BufferAddress from = space_.address(a.from.at(0).of), to = space_.address(a.to.at(0).of);
@@ -177,83 +177,83 @@ void Recorder::carry_out(const StepExecution& play) {
                         (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
       }
       const auto against = post(runs, a.splits);
-      const bool stopped = stopped_by(play, against, true);
-      event(play, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
+      const bool stopped = stopped_by(execution, against, true);
+      event(execution, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
       if (against.empty() || a.otherwise == "go on") emit(runs);
       break;
     }
     case Operation::fill:
-      fill(play);
+      fill(execution);
       break;
     case Operation::read:
-      read(play);
+      read(execution);
       break;
     case Operation::register_range:
     case Operation::unregister_range:
-      registration(play);
+      registration(execution);
       break;
     case Operation::put:
-      put(play);
+      put(execution);
       break;
     case Operation::get:
-      get(play);
+      get(execution);
       break;
     case Operation::assign: {
       RequestNow& now = request(a.request);
       for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
       if (a.generation) now.generation = *a.generation;
       if (a.tokens) now.tokens = *a.tokens;
-      event(play, json::object());
+      event(execution, json::object());
       break;
     }
     case Operation::signal:
       now_.signals.emplace_back(a.event, a.fields);
-      event(play, {{"event", a.event}, {"fields", a.fields}});
+      event(execution, {{"event", a.event}, {"fields", a.fields}});
       break;
     case Operation::wait: {
       const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
                                      [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
-      event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
+      event(execution, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
       if (!there) {
         std::string text = "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") +
                            "which never comes";
         for (const auto& [name, fields] : now_.signals)
           if (name == a.event) text += "; '" + name + "' came with " + fields.dump();
-        end("hung", play, text);
+        end("hung", execution, text);
       }
       break;
     }
     case Operation::complete:
-      event(play, {{"fields", a.fields}});
+      event(execution, {{"fields", a.fields}});
       break;
     case Operation::fail:
-      event(play, {{"text", a.text}});
+      event(execution, {{"text", a.text}});
       break;
     case Operation::require:
     case Operation::unpack:
-      require(play);
+      require(execution);
       break;
     case Operation::refuse:
-      end("refused", play, a.text);
+      end("refused", execution, a.text);
       break;
     case Operation::raise:
-      end("raised", play, a.text);
+      end("raised", execution, a.text);
       break;
     case Operation::crash:
-      end("crashed", play, a.text);
+      end("crashed", execution, a.text);
       break;
     case Operation::hang:
-      end("hung", play, a.text);
+      end("hung", execution, a.text);
       break;
     case Operation::check:
       program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
-      program_.checks.push_back(play.step);
+      program_.checks.push_back(execution.step);
       break;
   }
 }
 
-bool Recorder::picks_beyond(const StepExecution& play) {
-  const Action& a = play.action;
+bool Recorder::picks_beyond(const StepExecution& execution) {
+  const Action& a = execution.action;
   std::string about;
   const auto check = [&](const std::vector<View>& views, const Selection& pick, bool write) -> std::optional<std::string> {
     const auto beyond = [&](Axis axis, const char* name, const Picks& picks) -> std::optional<std::string> {
@@ -284,15 +284,15 @@ bool Recorder::picks_beyond(const StepExecution& play) {
   auto found = check(a.from, a.pick, false);
   if (!found) found = check(a.to, destinations(a), true);
   if (!found) return false;
-  event(play, {{"beyond", *found}});
+  event(execution, {{"beyond", *found}});
   if (a.otherwise == "go on") return false;
-  end(a.op == Operation::move || a.op == Operation::put || a.op == Operation::get ? "raised" : "crashed", play, *found);
+  end(a.op == Operation::move || a.op == Operation::put || a.op == Operation::get ? "raised" : "crashed", execution, *found);
   program_.ending.about = about;
   return true;
 }
 
-bool Recorder::require(const StepExecution& play) {
-  const Action& a = play.action;
+bool Recorder::require(const StepExecution& execution) {
+  const Action& a = execution.action;
   std::string text = a.text;
   bool good = true;
   if (a.op == Operation::unpack) {
@@ -316,20 +316,20 @@ bool Recorder::require(const StepExecution& play) {
         text = "needs " + fact + " " + least.dump() + ", has " + (has == a.has.end() ? "none" : has->dump());
     }
   }
-  event(play, {{"about", a.op == Operation::unpack ? "dims" : a.about},
-               {"expects", a.expects},
-               {"found", a.found},
-               {"needs", a.needs},
-               {"has", a.has},
-               {"good", good}});
+  event(execution, {{"about", a.op == Operation::unpack ? "dims" : a.about},
+                    {"expects", a.expects},
+                    {"found", a.found},
+                    {"needs", a.needs},
+                    {"has", a.has},
+                    {"good", good}});
   if (good || a.otherwise == "go on") return true;
-  end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", play, text);
+  end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", execution, text);
   if (a.op == Operation::unpack) program_.ending.about = "dims";
   return false;
 }
 
-void Recorder::write(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::write(const StepExecution& execution) {
+  const Action& a = execution.action;
   RequestNow& now = request(a.request);
   std::vector<Violation> against;
   const std::size_t ops = program_.ops.size(), rows_before = program_.rows.size();
@@ -385,34 +385,34 @@ void Recorder::write(const StepExecution& play) {
   for (std::size_t i = rows_before; i < program_.rows.size(); ++i) {
     program_.ops.push_back({Op::Kind::row, -1, program_.rows[i].buffer, 0, 0, 0, i});
   }
-  event(play, {{"generation", a.generation.value_or(now.generation)}});
-  if (stopped_by(play, against, false)) {
+  event(execution, {{"generation", a.generation.value_or(now.generation)}});
+  if (stopped_by(execution, against, false)) {
     const bool checked = program_.ending.kind != "completed";
     program_.ops.resize(ops);
     if (checked) program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size() - 1});
   }
 }
 
-void Recorder::move(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::move(const StepExecution& execution) {
+  const Action& a = execution.action;
   std::vector<Run> runs;
-  const bool captured = play.part == StepExecution::Part::deliver && play.takes_bytes;
+  const bool captured = execution.part == StepExecution::Part::deliver && execution.takes_bytes;
   if (captured) {
-    runs = now_.captured[play.step].runs;
+    runs = now_.captured[execution.step].runs;
   } else {
     runs = runs_of_move(a);
   }
   std::int64_t bits = 0;
   for (const Run& run : runs) bits += run.n;
   const auto against = post(runs, a.splits);
-  const bool stopped = stopped_by(play, against, true);
-  event(play, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
+  const bool stopped = stopped_by(execution, against, true);
+  event(execution, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
   if (stopped && program_.ending.kind != "completed") return;
   if (!stopped) emit_at_once(std::move(runs));
 }
 
-void Recorder::fill(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::fill(const StepExecution& execution) {
+  const Action& a = execution.action;
   std::vector<Run> runs;
   if (!a.request.empty() || a.to_blocks) {
     RequestNow blocks;
@@ -445,8 +445,8 @@ void Recorder::fill(const StepExecution& play) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.dst_buffer, offset, bytes)) against.push_back({"outside", run.dst_buffer, offset, bytes, true});
   }
-  event(play, json::object());
-  if (stopped_by(play, against, false)) return;
+  event(execution, json::object());
+  if (stopped_by(execution, against, false)) return;
   program_.patterns.push_back(pattern);
   for (const Run& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
@@ -462,8 +462,8 @@ void Recorder::fill(const StepExecution& play) {
   }
 }
 
-void Recorder::registration(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::registration(const StepExecution& execution) {
+  const Action& a = execution.action;
   const bool whole_memory = a.memory.find('/') == std::string::npos;
   std::vector<BufferAddress> places;
   std::vector<std::int64_t> sizes;
@@ -483,7 +483,7 @@ void Recorder::registration(const StepExecution& play) {
     } else {
       std::erase_if(ranges, [&](const Range& r) { return r.begin == begin; });
     }
-    event(play, {{"memory", a.memory}, {"backing", places[i].buffer}, {"begin", begin}, {"bytes", bytes}});
+    event(execution, {{"memory", a.memory}, {"backing", places[i].buffer}, {"begin", begin}, {"bytes", bytes}});
   }
 }
 

@@ -101,8 +101,8 @@ class Recorder {
   /// Continues from there; `program` has the buffers of that moment.
   Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
-  bool act(const StepExecution& play);  ///< false: the sequence has ended
-  void carry_out(const StepExecution& play);
+  bool act(const StepExecution& execution);  ///< false: the sequence has ended
+  void carry_out(const StepExecution& execution);
   void finish();  ///< after the last action, unless one ended the sequence: the last check
   const Progress& progress() const { return now_; }
 
@@ -113,25 +113,25 @@ class Recorder {
   struct Reading;
 
   // recorder.cpp
-  void end(const std::string& kind, const StepExecution& play, const std::string& text);
-  void event(const StepExecution& play, nlohmann::json fields);
-  bool stopped_by(const StepExecution& play, const std::vector<Violation>& violations, bool transfer);
+  void end(const std::string& kind, const StepExecution& execution, const std::string& text);
+  void event(const StepExecution& execution, nlohmann::json fields);
+  bool stopped_by(const StepExecution& execution, const std::vector<Violation>& violations, bool transfer);
   /// Picks that no view of the step holds: an index beyond its list, which makes the code fail. Returns whether the step is
   /// cancelled.
-  bool picks_beyond(const StepExecution& play);
-  bool require(const StepExecution& play);
-  void write(const StepExecution& play);
-  void fill(const StepExecution& play);
-  void registration(const StepExecution& play);
-  void move(const StepExecution& play);
+  bool picks_beyond(const StepExecution& execution);
+  bool require(const StepExecution& execution);
+  void write(const StepExecution& execution);
+  void fill(const StepExecution& execution);
+  void registration(const StepExecution& execution);
+  void move(const StepExecution& execution);
   int temporary(std::int64_t bytes);
 
   // reading.cpp
-  void read(const StepExecution& play);
+  void read(const StepExecution& execution);
 
   // stores.cpp
-  void put(const StepExecution& play);
-  void get(const StepExecution& play);
+  void put(const StepExecution& execution);
+  void get(const StepExecution& execution);
   /// What a put or get takes from its views, in object order (component, K/V, layer, token, head, channel).
   std::vector<Stored> stored(const Action& action);
   /// The same; a part of the step's intended set keeps its place in that object. `bits`: of the whole object.

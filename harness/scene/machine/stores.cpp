@@ -106,21 +106,21 @@ std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& a
   return placed;
 }
 
-void Recorder::put(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::put(const StepExecution& execution) {
+  const Action& a = execution.action;
   auto& shelf = now_.stores[a.store];
   const std::string key = key_text(a.key);
   std::int64_t bits = 0;
   bool part = false;
-  const std::vector<Stored> codes = stored_in(play.step, a, bits, part);
+  const std::vector<Stored> codes = stored_in(execution.step, a, bits, part);
   // Parts of one object that one step puts consecutively fill it.
   const auto known = shelf.find(key);
-  const bool more = part && known != shelf.end() && known->second.step == play.step && !known->second.parts.empty() &&
+  const bool more = part && known != shelf.end() && known->second.step == execution.step && !known->second.parts.empty() &&
                     known->second.bytes == (bits + 7) / 8;
   const bool there = known != shelf.end() && !more;
-  event(play, {{"store", a.store}, {"key", a.key}, {"there", there}});
+  event(execution, {{"store", a.store}, {"key", a.key}, {"there", there}});
   if (there && a.on_exists == "keep") return;
-  Blob blob = more ? known->second : Blob{temporary((bits + 7) / 8), (bits + 7) / 8, play.step, {}};
+  Blob blob = more ? known->second : Blob{temporary((bits + 7) / 8), (bits + 7) / 8, execution.step, {}};
   std::vector<Run> runs;
   std::int64_t moved = 0;
   for (const Stored& c : codes) {
@@ -128,18 +128,18 @@ void Recorder::put(const StepExecution& play) {
     if (part) blob.parts.emplace_back(c.at, c.at + c.bits_at.width);
     moved += c.bits_at.width;
   }
-  if (stopped_by(play, post(runs, a.splits), true)) return;
-  event(play, {{"bytes_moved", (moved + 7) / 8}});
+  if (stopped_by(execution, post(runs, a.splits), true)) return;
+  event(execution, {{"bytes_moved", (moved + 7) / 8}});
   emit(runs);
   std::sort(blob.parts.begin(), blob.parts.end());
   shelf[key] = std::move(blob);
 }
 
-void Recorder::get(const StepExecution& play) {
-  const Action& a = play.action;
+void Recorder::get(const StepExecution& execution) {
+  const Action& a = execution.action;
   const auto& shelf = now_.stores[a.store];
   const auto found = shelf.find(key_text(a.key));
-  event(play, {{"store", a.store}, {"key", a.key}, {"hit", found != shelf.end()}});
+  event(execution, {{"store", a.store}, {"key", a.key}, {"hit", found != shelf.end()}});
   if (found == shelf.end()) return;
   const Blob& blob = found->second;
   std::int64_t bits = 0, moved = 0;
@@ -152,7 +152,7 @@ void Recorder::get(const StepExecution& play) {
     const auto after = std::upper_bound(blob.parts.begin(), blob.parts.end(), std::pair(begin, INT64_MAX));
     return after != blob.parts.begin() && std::prev(after)->second >= end;
   };
-  for (const Stored& c : stored_in(play.step, a, bits, part)) {
+  for (const Stored& c : stored_in(execution.step, a, bits, part)) {
     if (has(c.at, c.at + c.bits_at.width)) {
       add_bits(runs, {blob.buffer, c.at, c.bits_at.width}, c.bits_at, false);
       moved += c.bits_at.width;
@@ -165,8 +165,8 @@ void Recorder::get(const StepExecution& play) {
       moved += width;
     }
   }
-  if (stopped_by(play, post(runs, a.splits), true)) return;
-  event(play, {{"bytes_moved", (moved + 7) / 8}, {"moved", true}});
+  if (stopped_by(execution, post(runs, a.splits), true)) return;
+  event(execution, {{"bytes_moved", (moved + 7) / 8}, {"moved", true}});
   emit(runs);
 }
 

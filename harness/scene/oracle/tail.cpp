@@ -144,7 +144,7 @@ bool Tail::bring_along(const Files& producer, std::span<std::uint8_t> file, std:
   return any;
 }
 
-void Tail::forgive(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const {
+void Tail::mask_tail(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const {
   each_plane([&](const Request& request, const Plane& plane) {
     // Of whole blocks: the holder of each row.
     std::vector<std::size_t> came_from;

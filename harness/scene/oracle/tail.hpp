@@ -38,7 +38,7 @@ class Tail {
   bool bring_along(const Files& producer, std::span<std::uint8_t> file, std::size_t replica = 0) const;
 
   /// Makes `expected` (the whole file as required) equal to `found` in every tail code that the rule allows.
-  void forgive(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const;
+  void mask_tail(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const;
 
  private:
   struct Code {

@@ -75,10 +75,10 @@ inline void add(Scenario& scenario, Action action) {
   scenario.steps.push_back(std::move(step));
 }
 
-/// A painted scenario, and its bytes.
-struct Painted {
-  explicit Painted(const Scenario& s) : scenario(s), space(scenario), truth(paint(scenario, space, symbols)) {}
-  Painted(const Painted&) = delete;
+/// A worked out scenario, and its bytes.
+struct TruthBytes {
+  explicit TruthBytes(const Scenario& s) : scenario(s), space(scenario), truth(truth_of(scenario, space, symbols)) {}
+  TruthBytes(const TruthBytes&) = delete;
 
   int buffer(const std::string& name) const {
     for (const Buffer& b : space.buffers()) {

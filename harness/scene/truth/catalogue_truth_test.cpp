@@ -23,18 +23,18 @@ bool matters(const Checkpoint& check, int buffer, std::int64_t offset) {
 }
 
 void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
-  const Painted painted(scenario);
-  const CopyProgram program = record(scenario, painted.space, intended_sequence(scenario));
-  EXPECT_EQ(program.ending.kind, painted.truth.ending.kind) << program.ending.text;
-  EXPECT_EQ(program.ending.step, painted.truth.ending.step);
-  ASSERT_EQ(program.checks.size(), painted.truth.checks.size());
+  const TruthBytes truth_bytes(scenario);
+  const CopyProgram program = record(scenario, truth_bytes.space, intended_sequence(scenario));
+  EXPECT_EQ(program.ending.kind, truth_bytes.truth.ending.kind) << program.ending.text;
+  EXPECT_EQ(program.ending.step, truth_bytes.truth.ending.step);
+  ASSERT_EQ(program.checks.size(), truth_bytes.truth.checks.size());
   for (int pass : {0, 1}) {
-    Bytes bytes(program.buffers, Painted::seed, pass);
-    play(program, bytes, Painted::seed, pass, [&](std::size_t index) {
-      const Checkpoint& check = painted.truth.checks.at(index);
+    Bytes bytes(program.buffers, TruthBytes::seed, pass);
+    execute(program, bytes, TruthBytes::seed, pass, [&](std::size_t index) {
+      const Checkpoint& check = truth_bytes.truth.checks.at(index);
       EXPECT_EQ(program.checks[index], check.step);
-      Rendering rendering(painted.symbols, painted.space.buffers(), Painted::seed, pass);
-      for (const Buffer& b : painted.space.buffers()) {
+      Rendering rendering(truth_bytes.symbols, truth_bytes.space.buffers(), TruthBytes::seed, pass);
+      for (const Buffer& b : truth_bytes.space.buffers()) {
         const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];
         const auto compare = [&](std::int64_t begin, std::int64_t end) {
           std::vector<std::uint8_t> must(static_cast<std::size_t>(end - begin)), found(must.size());

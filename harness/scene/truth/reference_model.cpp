@@ -52,8 +52,8 @@ bool has_all(const json& fields, const json& wanted) {
 
 }  // namespace
 
-Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols) {
-  return ReferenceModel(scenario, space, symbols).paint();
+Truth truth_of(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols) {
+  return ReferenceModel(scenario, space, symbols).truth_of();
 }
 
 ReferenceModel::ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols)
@@ -76,7 +76,7 @@ ReferenceModel::ReferenceModel(const Scenario& scenario, const AddressSpace& spa
   }
 }
 
-Truth ReferenceModel::paint() {
+Truth ReferenceModel::truth_of() {
   for (const Step& step : scenario_.steps) {
     try {
       if (!act(step)) break;

@@ -1,4 +1,4 @@
-// The truth's state while it is painted, one object per scenario. Parts: reference_model.cpp (the sequence, writes and
+// The truth's state while it is worked out, one object per scenario. Parts: reference_model.cpp (the sequence, writes and
 // fills, how it ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
 #pragma once
 
@@ -61,7 +61,7 @@ class Elements {
 class ReferenceModel {
  public:
   ReferenceModel(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols);
-  Truth paint();
+  Truth truth_of();
 
  private:
   struct Table {

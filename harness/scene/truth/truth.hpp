@@ -4,7 +4,7 @@
 // machine under test goes from coordinate to address. They share the address space (address_space.hpp) and no arithmetic.
 //
 //   image.hpp      names of the bytes of a buffer         walk.hpp       the loops over a view
-//   reference_model.hpp    the state while it paints               reference_model.cpp    the sequence, writes and fills, how it ends
+//   reference_model.hpp    the state while it works               reference_model.cpp    the sequence, writes and fills, how it ends
 //   elements.cpp   move, copy, read, put, get              checks.cpp     registrations and checkpoints
 #pragma once
 
@@ -37,8 +37,8 @@ struct Truth {
   std::vector<nlohmann::json> events;
 };
 
-/// Paints the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the impossible: a
-/// coordinate that no view holds, a block table that is too short, an address outside its buffer.
-Truth paint(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols);
+/// Works out the intended sequence. Throws std::runtime_error with the step's name when the scenario requests the
+/// impossible: a coordinate that no view holds, a block table that is too short, an address outside its buffer.
+Truth truth_of(const Scenario& scenario, const AddressSpace& space, SymbolTable& symbols);
 
 }  // namespace kvcts::scenario

@@ -151,7 +151,7 @@ Files fresh_files(const AddressSpace& space, int pass) {
   for (const Buffer& b : space.buffers()) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(b.guard_below + b.bytes + b.guard_above));
     for (std::size_t i = 0; i < file.size(); ++i) {
-      file[i] = kernels::reference::poison(poison_of(b, Painted::seed, pass), i);
+      file[i] = kernels::reference::poison(poison_of(b, TruthBytes::seed, pass), i);
       const auto at = static_cast<std::int64_t>(i) - b.guard_below;
       if (b.zeroed && at >= 0 && at < b.bytes) file[i] = 0;
     }
@@ -231,19 +231,19 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
   choose(axes()[3], std::min(from.heads, to.heads), 0);
   choose(axes()[4], from.channels, 0);
   add(s, m);
-  const Painted painted(s);
+  const TruthBytes truth_bytes(s);
 
   for (int pass : {0, 1}) {
-    Files files = fresh_files(painted.space, pass);
+    Files files = fresh_files(truth_bytes.space, pass);
     std::map<Identity, Found> source;
-    for (const auto& [symbol, at] : brute_elements(s, painted.space, "P", r)) {
+    for (const auto& [symbol, at] : brute_elements(s, truth_bytes.space, "P", r)) {
       const kernels::RowId row{layout::Component::data, symbol.kv, symbol.layer, symbol.head, symbol.token, r.generation};
-      const auto code = kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row,
-                                                 dtype, symbol.channel);
-      for (int b = 0; b < at.width; ++b) put_bit(files, painted.space, at, b, code >> b & 1);
+      const auto code = kernels::reference::code(kernels::reference::row({pass_seed(TruthBytes::seed, pass), 0, 0}, row),
+                                                 row, dtype, symbol.channel);
+      for (int b = 0; b < at.width; ++b) put_bit(files, truth_bytes.space, at, b, code >> b & 1);
       source.emplace(symbol, at);
     }
-    for (const auto& [symbol, at] : brute_elements(s, painted.space, "C", r)) {
+    for (const auto& [symbol, at] : brute_elements(s, truth_bytes.space, "C", r)) {
       Identity wanted = symbol;
       bool taken = true;
       for (const Axes& a : axes()) {
@@ -257,9 +257,9 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
       const auto found = source.find(wanted);
       if (!taken || found == source.end()) continue;
       for (int b = 0; b < at.width; ++b)
-        put_bit(files, painted.space, at, b, bit_of(files, painted.space, found->second, b));
+        put_bit(files, truth_bytes.space, at, b, bit_of(files, truth_bytes.space, found->second, b));
     }
-    for (std::size_t b = 0; b < files.size(); ++b) RC_ASSERT(painted.bytes(static_cast<int>(b), pass) == files[b]);
+    for (std::size_t b = 0; b < files.size(); ++b) RC_ASSERT(truth_bytes.bytes(static_cast<int>(b), pass) == files[b]);
   }
 }
 
@@ -449,14 +449,14 @@ class Author {
 
 void expect_machine_and_truth_to_agree() {
   const Scenario s = Author().draw();
-  const Painted painted(s);
-  const CopyProgram program = record(s, painted.space, intended_sequence(s));
-  RC_ASSERT(program.ending.kind == painted.truth.ending.kind);
+  const TruthBytes truth_bytes(s);
+  const CopyProgram program = record(s, truth_bytes.space, intended_sequence(s));
+  RC_ASSERT(program.ending.kind == truth_bytes.truth.ending.kind);
   for (int pass : {0, 1}) {
-    Bytes bytes(program.buffers, Painted::seed, pass);
-    play(program, bytes, Painted::seed, pass, [](std::size_t) {});
-    for (const Buffer& b : painted.space.buffers()) {
-      const auto expected = painted.bytes(b.ordinal, pass);
+    Bytes bytes(program.buffers, TruthBytes::seed, pass);
+    execute(program, bytes, TruthBytes::seed, pass, [](std::size_t) {});
+    for (const Buffer& b : truth_bytes.space.buffers()) {
+      const auto expected = truth_bytes.bytes(b.ordinal, pass);
       std::vector<std::uint8_t> found(expected.size());
       bytes.read(b.ordinal, -b.guard_below, static_cast<std::int64_t>(found.size()), found.data());
       const auto wrong = std::mismatch(found.begin(), found.end(), expected.begin()).first - found.begin();

@@ -33,7 +33,8 @@ Scenario two_sides(const std::string& producer, const std::string& consumer, con
 }
 
 std::uint32_t tag(const kernels::RowId& row, Dtype dtype, std::int64_t channel, int pass = 0) {
-  return kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row, dtype, channel);
+  return kernels::reference::code(kernels::reference::row({pass_seed(TruthBytes::seed, pass), 0, 0}, row), row, dtype,
+                                  channel);
 }
 
 template <class T>
@@ -45,7 +46,7 @@ T value_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
 
 std::string error_of(const Scenario& s) {
   try {
-    Painted p(s);
+    TruthBytes p(s);
   } catch (const std::runtime_error& e) {
     return e.what();
   }
@@ -107,11 +108,11 @@ void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::
   add(s, write(s, "other", producer));
   add(s, write(s, "r", producer));
   add(s, move(s, "r", producer, consumer));
-  Painted painted(s);
+  TruthBytes truth_bytes(s);
   for (int pass : passes) {
     ResolvedCase c;
     c.guard_bytes = 64;
-    c.seed = pass_seed(Painted::seed, pass);
+    c.seed = pass_seed(TruthBytes::seed, pass);
     Group group;
     for (const auto& [side, sample] : {std::pair{&group.producer, &from}, std::pair{&group.consumer, &to}}) {
       RankCache rank{sample->geometry, layout::instantiate(sample->text, sample->geometry, sample->scheme), {}};
@@ -123,7 +124,7 @@ void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::
     for (const RegionRef& region : regions(c, shown)) {
       oracle::Bytes expected(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
       oracle::write_expected(c, region, 0, expected);
-      const auto found = painted.bytes(region.allocation, pass);
+      const auto found = truth_bytes.bytes(region.allocation, pass);
       expected.resize(found.size());  // the oracle's files end at a page
       ASSERT_TRUE(found == expected) << from.id << " -> " << to.id << " " << from.scheme.name << " " << region.name
                                      << " pass " << pass;
@@ -173,12 +174,12 @@ TEST(Truth, AMoveFollowsItsPicks) {
   m.pick.kv = {{1}};
   m.pick.tokens = {{4, 9}};
   add(s, m);
-  Painted p(s);
+  TruthBytes p(s);
   const layout::Cache cache = cache_of(s.memories["C"].view);
   std::int64_t written = 0;
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     const auto bytes = p.inside("C/kv.L" + std::to_string(layer));
-    const auto poison = Painted(two_sides("L x K B N H C", "L x B H K N C")).inside("C/kv.L" + std::to_string(layer));
+    const auto poison = TruthBytes(two_sides("L x K B N H C", "L x B H K N C")).inside("C/kv.L" + std::to_string(layer));
     for (std::size_t i = 0; i < bytes.size(); i += 2) {
       const auto at = layout::inverse(cache, static_cast<int>(layer), static_cast<std::int64_t>(i) * 8).at(0).coord;
       using layout::Axis;
@@ -216,7 +217,7 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
   Action m = move(s, "r", "R0", "C");
   m.from = {whole(s, "R1"), whole(s, "R0")};
   add(s, m);
-  Painted p(s);
+  TruthBytes p(s);
   // Block 1 of K: head rows of 16 bytes.
   EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 3 * 16), "K layer 0 token 0 head 0 channel 0, generation 1");
   EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 3 * 16 + 16), "K layer 0 token 0 head 1 channel 0, generation 5");
@@ -231,7 +232,7 @@ TEST(Truth, TablesHaveGapsAndWindows) {
   s.requests["r"].positions = {{"C", {2, 0}}};
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_EQ(p.text_at("C/kv.L0", 2 * 4 * 48), "K layer 0 token 108 head 0 channel 0, generation 1");
   EXPECT_EQ(p.text_at("C/kv.L0", 1 * 4 * 48), "poison of C/kv.L0 + 192");
   EXPECT_EQ(p.text_at("P/kv.L1", 4 * 4 * 48 + 2 * 48 + 16 + 6), "K layer 1 token 110 head 1 channel 3, generation 1");
@@ -249,7 +250,7 @@ TEST(Truth, FourBitCodesAreMovedByHalves) {
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   add(s, move(s, "r", "C", "D"));
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_EQ(p.text_at("P", 2), "K layer 0 token 0 head 0 channels 0 and 1, generation 1");
   EXPECT_EQ(
       p.text_at("C", 0),
@@ -280,7 +281,7 @@ TEST(Truth, CopiesAndFillsActOnBytes) {
   add(s, f);
   f.to_offset = 24, f.bytes = 1, f.value = "poison";
   add(s, f);
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_EQ(p.text_at("C", 16), "K layer 1 token 0 head 0 channel 0, generation 3");
   EXPECT_EQ(p.text_at("C", 20), "0xa1");
   EXPECT_EQ(p.text_at("C", 21), "0xb2");
@@ -306,7 +307,7 @@ TEST(Truth, FillsByBlocksAndByRequest) {
   zero.value = "zero";
   zero.parts = "data";
   add(s, zero);
-  Painted p(s);
+  TruthBytes p(s);
   const auto bytes = p.inside("C/kv.L1");
   const std::size_t block = 2 * 3 * 4 * 16;
   for (std::size_t i = 0; i < block; i += 2) ASSERT_EQ(value_at<std::uint16_t>(bytes, 2 * block + i), 0x3f80);
@@ -322,7 +323,7 @@ TEST(Truth, PlanesThatShareBytesAreWrittenInTheirOrder) {
   s.memories["P"].view.cache = "allocation a 16\ndata bf16 a0+0 [C=4:2]\ndata bf16 a0+4 {K=1} [C=4:2]\n";
   s.requests["r"] = request(1, {});
   add(s, write(s, "r", "P"));
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_EQ(p.text_at("P", 2), "K layer 0 token 0 head 0 channel 1, generation 1");
   EXPECT_EQ(p.text_at("P", 4), "V layer 0 token 0 head 0 channel 0, generation 1");
 }
@@ -337,7 +338,7 @@ TEST(Truth, ReadsGatherInDenseOrder) {
   r.pick.layers = {{1}};
   r.pick.heads = {{2, 0}};
   add(s, r);
-  Painted p(s);
+  TruthBytes p(s);
   const auto bytes = p.inside("read2");
   ASSERT_EQ(bytes.size(), 2u * 10 * 2 * 8 * 2);
   std::size_t at = 0;
@@ -369,7 +370,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
     r.pick.kv = {{1}};
     r.pick.tokens = {{2}};
     add(s, r);
-    Painted p(s);
+    TruthBytes p(s);
     for (int pass : {0, 1}) {
       const auto bytes = p.inside("read2", pass);
       ASSERT_EQ(bytes.size(), 2u * 2 * 32 * 4);
@@ -410,7 +411,7 @@ TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
   r.from = {whole(s, "P")};
   r.decode = true;
   add(s, r);
-  Painted p(s);
+  TruthBytes p(s);
   const auto bytes = p.inside("read3");
   const std::uint32_t first = (tag({Component::data, 0, 0, 0, 0, 3}, Dtype::bf16, 0) & 0xff) | 0x4000;
   const std::uint32_t second = (tag({Component::data, 0, 0, 0, 0, 3}, Dtype::bf16, 1) & 0xff00) | 0x41;
@@ -441,19 +442,19 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
   add(s, keep);
   add(s, put_or_get(s, Operation::get, "r", "C", "1"));
   add(s, put_or_get(s, Operation::get, "q", "C", "2"));
-  Painted p(s);
+  TruthBytes p(s);
   // The blob passes between layouts in coordinate order.
   Scenario moved = two_sides("L x K B N H C", "L x B H K N C");
   add(moved, write(moved, "r", "P"));
   add(moved, move(moved, "r", "P", "C"));
-  EXPECT_EQ(p.inside("C/kv.L1"), Painted(moved).inside("C/kv.L1"));
+  EXPECT_EQ(p.inside("C/kv.L1"), TruthBytes(moved).inside("C/kv.L1"));
   EXPECT_EQ(p.truth.events[1]["there"], false);
   EXPECT_EQ(p.truth.events[3]["there"], true);
   EXPECT_EQ(p.truth.events[4]["hit"], true);
   EXPECT_EQ(p.truth.events[5]["hit"], false);
 
   s.steps[3].intended.on_exists = "replace";
-  EXPECT_EQ(Painted(s).text_at("C/kv.L0", 192 * 2), "K layer 0 token 0 head 0 channel 0, generation 8");
+  EXPECT_EQ(TruthBytes(s).text_at("C/kv.L0", 192 * 2), "K layer 0 token 0 head 0 channel 0, generation 8");
 }
 
 // ---- sequence ------------------------------------------------------------------------------------------------------
@@ -468,20 +469,20 @@ TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
   reg.memory = "C/kv.L1";
   add(s, reg);
   add(s, move(s, "r", "P", "C"));
-  Painted p(s);
+  TruthBytes p(s);
   ASSERT_EQ(p.truth.events.size(), 6u);
   EXPECT_EQ(p.truth.events[2]["violation"], "not registered");
   EXPECT_EQ(p.truth.events[3]["moved"], false);
   EXPECT_EQ(p.truth.events[5]["moved"], true);
   EXPECT_EQ(p.text_at("C/kv.L0", 192), "K layer 0 token 0 head 0 channel 0, generation 3");
   s.steps.pop_back();
-  EXPECT_EQ(Painted(s).text_at("C/kv.L0", 192), "poison of C/kv.L0 + 192") << "a step that may not is not done in part";
+  EXPECT_EQ(TruthBytes(s).text_at("C/kv.L0", 192), "poison of C/kv.L0 + 192") << "a step that may not is not done in part";
 
   Action un = action(Operation::unregister_range);
   un.memory = "C/kv.L0";
   add(s, un);
   add(s, move(s, "r", "P", "C"));
-  EXPECT_EQ(Painted(s).truth.events.back()["moved"], false);
+  EXPECT_EQ(TruthBytes(s).truth.events.back()["moved"], false);
 }
 
 TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
@@ -497,18 +498,18 @@ TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
   c.to = {raw("C/kv.L0")};
   c.to_offset = 90, c.bytes = 20;
   add(s, c);
-  EXPECT_EQ(Painted(s).truth.events.back()["moved"], true);
+  EXPECT_EQ(TruthBytes(s).truth.events.back()["moved"], true);
   s.steps.back().intended.splits = false;
-  EXPECT_EQ(Painted(s).truth.events[2]["violation"], "straddles a registration");
+  EXPECT_EQ(TruthBytes(s).truth.events[2]["violation"], "straddles a registration");
   s.steps.back().intended.splits = true;
   s.steps.back().intended.to_offset = 190;
-  EXPECT_EQ(Painted(s).truth.events[2]["violation"], "not registered");
+  EXPECT_EQ(TruthBytes(s).truth.events[2]["violation"], "not registered");
 
   s.memories["P"].boundaries = {10};
   s.steps.back().intended.to_offset = 0;
-  EXPECT_EQ(Painted(s).truth.events.back()["moved"], true);
+  EXPECT_EQ(TruthBytes(s).truth.events.back()["moved"], true);
   s.steps.back().intended.splits = false;
-  EXPECT_EQ(Painted(s).truth.events[2]["violation"], "straddles a mapping");
+  EXPECT_EQ(TruthBytes(s).truth.events[2]["violation"], "straddles a mapping");
 }
 
 TEST(Truth, ARecycledBlockHasItsNewContent) {
@@ -521,7 +522,7 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
   a.tokens = 8;
   add(s, a);
   add(s, write(s, "r", "P"));
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_EQ(p.text_at("P/kv.L0", 0), "K layer 0 token 0 head 0 channel 0, generation 4");
   EXPECT_EQ(p.text_at("P/kv.L0", 192), "K layer 0 token 4 head 0 channel 0, generation 4");
   EXPECT_EQ(p.text_at("P/kv.L0", 192 * 3), "K layer 0 token 0 head 0 channel 0, generation 3");
@@ -530,7 +531,7 @@ TEST(Truth, ARecycledBlockHasItsNewContent) {
 
 /// Whether a byte of slot `slot` in block `block` of C counts at the end; "L x K B N H C", K of layer 0.
 bool counts(const Scenario& s, std::int64_t block, std::int64_t slot) {
-  Painted p(s);
+  TruthBytes p(s);
   const auto& any = p.truth.checks.back().any;
   const auto of = any.find(p.buffer("C/kv.L0"));
   return of == any.end() || !holds_byte(of->second, (block * 4 + slot) * 3 * 8 * 2);
@@ -586,7 +587,7 @@ TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
     r.from = {whole(s, "P")};
     add(s, r);
     const std::int64_t row = 3 * 8 * 2, kv = 2 * tokens * row;  // K and V: layers, tokens, heads, channels
-    Painted p(s);
+    TruthBytes p(s);
     EXPECT_EQ(p.text_at("read3", (tokens - 1) * row),
               "K layer 0 token " + std::to_string(tokens - 1) + " head 0 channel 0, generation 3");
     EXPECT_EQ(p.text_at("read3", kv), "V layer 0 token 0 head 0 channel 0, generation 3");
@@ -619,7 +620,7 @@ TEST(Truth, HowASequenceEnds) {
     add(s, signal);
     add(s, e.step);
     add(s, write(s, "r", "P"));
-    Painted p(s);
+    TruthBytes p(s);
     EXPECT_EQ(p.truth.ending.kind, e.kind) << name(e.step.op);
     EXPECT_EQ(p.truth.ending.step, std::string(name(e.step.op)) + "2");
     EXPECT_EQ(p.truth.ending.in, e.step.in);
@@ -633,7 +634,7 @@ TEST(Truth, HowASequenceEnds) {
   Action signal = action(Operation::signal);
   signal.event = "done", signal.fields = {{"layer", 0}, {"bytes", 10}};
   for (const Action& a : {signal, require, needs, unpack, wait}) add(s, a);
-  EXPECT_EQ(Painted(s).truth.ending.kind, "completed");
+  EXPECT_EQ(TruthBytes(s).truth.ending.kind, "completed");
 }
 
 TEST(Truth, ChecksSeeTheirMoment) {
@@ -650,7 +651,7 @@ TEST(Truth, ChecksSeeTheirMoment) {
   Action any = action(Operation::check);
   any.memory = "P/kv.L0", any.to_offset = 570, any.bytes = 10, any.is = "any";
   add(s, any);
-  Painted p(s);
+  TruthBytes p(s);
   ASSERT_EQ(p.truth.checks.size(), 4u);
   const std::string row = "K layer 0 token 0 head 0 channel ";
   EXPECT_EQ(p.text_at("P/kv.L0", 576, 0), row + "0, generation 3");
@@ -670,7 +671,7 @@ TEST(Truth, AnyOfARequestIsItsElements) {
   Action any = action(Operation::check, "r");
   any.memory = "C", any.is = "any", any.pick.kv = {{0}};
   add(s, any);
-  Painted p(s);
+  TruthBytes p(s);
   const auto& spans = p.truth.checks.back().any.at(p.buffer("C/kv.L1"));
   std::int64_t bytes = 0;
   for (const auto& [begin, end] : spans) bytes += end - begin;
@@ -724,24 +725,24 @@ TEST(Truth, AViewMayCutItsSums) {
   Action w = write(s, "r", "P");
   w.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "sum"};
   add(s, w);
-  EXPECT_EQ(Painted(s).text_at("P", 32), "K layer 0 token 0 head 0 channel 0, generation 1");
-  EXPECT_EQ(Painted(s).text_at("P", 80 + 4), "K layer 0 token 1 head 0 channel 2, generation 1");
+  EXPECT_EQ(TruthBytes(s).text_at("P", 32), "K layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(TruthBytes(s).text_at("P", 80 + 4), "K layer 0 token 1 head 0 channel 2, generation 1");
   // In elements: 144 stays below 256; signed it is -112, which is outside; as a product the slot is added beyond.
   s.steps[0].intended.to[0].arithmetic.unit = "elements";
-  EXPECT_EQ(Painted(s).text_at("P", 288), "K layer 0 token 0 head 0 channel 0, generation 1");
+  EXPECT_EQ(TruthBytes(s).text_at("P", 288), "K layer 0 token 0 head 0 channel 0, generation 1");
   s.steps[0].intended.to[0].arithmetic.is_signed = true;
   EXPECT_EQ(error_of(s), "step 'write1': bytes -224 to -223 are outside of 'P/a', which has 1024");
   s.steps[0].intended.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "product"};
   s.requests["r"].blocks["P"] = {2};
-  EXPECT_EQ(Painted(s).text_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
+  EXPECT_EQ(TruthBytes(s).text_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:80 C=8:2]\n";
-  EXPECT_EQ(Painted(s).text_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1")
+  EXPECT_EQ(TruthBytes(s).text_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1")
       << "192 + 80: sums of products are not cut";
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.steps[0].intended.to[0].arithmetic = {.bits = 64};
   s.steps[0].intended.to[0].align = 128;
   // Rows at 192 and 240 both begin at 128; the later one stays.
-  EXPECT_EQ(Painted(s).text_at("P", 128 + 2), "K layer 0 token 1 head 0 channel 1, generation 1");
+  EXPECT_EQ(TruthBytes(s).text_at("P", 128 + 2), "K layer 0 token 1 head 0 channel 1, generation 1");
 }
 
 // ---- size ----------------------------------------------------------------------------------------------------------
@@ -758,7 +759,7 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   const auto begin = std::chrono::steady_clock::now();
-  Painted p(s);
+  TruthBytes p(s);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "it walked the pool";
   EXPECT_EQ(p.truth.checks.back().images.at(0).pages().size(), 2u * 2 * 16 * 8 * 128 * 2 / 4096);
   EXPECT_EQ(p.text_at("C", 600000ll * 2 * 32768 + 32768 + (3 * 16 + 2) * 256 + 10),

@@ -45,7 +45,7 @@ class Played {
  public:
   static constexpr std::uint64_t seed = 1;
 
-  explicit Played(const Scenario& s) : scenario(s), space(s), truth(paint(without_faults(s), space, symbols)) {
+  explicit Played(const Scenario& s) : scenario(s), space(s), truth(truth_of(without_faults(s), space, symbols)) {
     program = record(scenario, space, actual_sequence(scenario));
     seen = observe(program, seed, seen_passes);
     Expectation expectation(truth, space, symbols, seed);

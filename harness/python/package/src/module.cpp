@@ -81,7 +81,7 @@ nb::dict report_of(const probe::Report& report) {
   out["look_at"] = report.diagnosis.what_to_do, out["sure"] = report.diagnosis.sure;
   nb::list first, blocks, happened, causes;
   for (const Cause& c : report.diagnosis.causes)
-    causes.append(nb::make_tuple(std::string(name(c.fault_class)), c.words, c.share, c.rival));
+    causes.append(nb::make_tuple(std::string(name(c.fault_class)), c.words, c.share, c.competing));
   for (const Finding& one : report.what_happened) happened.append(one.text);
   for (const auto& w : report.first)
     first.append(nb::make_tuple(w.allocation, w.offset, w.expected, w.found, w.where, w.is));
