@@ -94,10 +94,10 @@ constexpr std::array<Row<HangKind>, 2> rows<HangKind>{{
 }};
 
 template <>
-constexpr std::array<Row<ToldBy>, 3> rows<ToldBy>{{
-    {ToldBy::nothing, "nothing", "", ""},
-    {ToldBy::count, "count", "", ""},
-    {ToldBy::events, "events", "", ""},
+constexpr std::array<Row<DiagnosedBy>, 3> rows<DiagnosedBy>{{
+    {DiagnosedBy::nothing, "nothing", "", ""},
+    {DiagnosedBy::count, "count", "", ""},
+    {DiagnosedBy::events, "events", "", ""},
 }};
 
 // The classes partition published reports of KV-cache faults, in the order of the collection they come from, so that lists
@@ -193,7 +193,7 @@ static_assert(in_order<Phase>());
 static_assert(in_order<Evidence>());
 static_assert(in_order<Verdict>());
 static_assert(in_order<HangKind>());
-static_assert(in_order<ToldBy>());
+static_assert(in_order<DiagnosedBy>());
 static_assert(in_order<FaultClass>());
 
 template <class Enum>
@@ -226,14 +226,14 @@ std::string_view name(FaultClass value) { return row_of(value).name; }
 std::string_view meaning(FaultClass value) { return row_of(value).meaning; }
 std::string_view advice(FaultClass value) { return row_of(value).advice; }
 std::string_view name(HangKind value) { return row_of(value).name; }
-std::string_view name(ToldBy value) { return row_of(value).name; }
+std::string_view name(DiagnosedBy value) { return row_of(value).name; }
 
 std::optional<Outcome> outcome_from_name(std::string_view wanted) { return by_name<Outcome>(wanted); }
 std::optional<Phase> phase_from_name(std::string_view wanted) { return by_name<Phase>(wanted); }
 std::optional<Evidence> evidence_from_name(std::string_view wanted) { return by_name<Evidence>(wanted); }
 std::optional<Verdict> verdict_from_name(std::string_view wanted) { return by_name<Verdict>(wanted); }
 std::optional<HangKind> hang_from_name(std::string_view wanted) { return by_name<HangKind>(wanted); }
-std::optional<ToldBy> told_by_from_name(std::string_view wanted) { return by_name<ToldBy>(wanted); }
+std::optional<DiagnosedBy> diagnosed_by_from_name(std::string_view wanted) { return by_name<DiagnosedBy>(wanted); }
 std::optional<FaultClass> fault_class_from_name(std::string_view wanted) { return by_name<FaultClass>(wanted); }
 
 std::ostream& operator<<(std::ostream& out, FaultClass fault) { return out << name(fault); }

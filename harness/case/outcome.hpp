@@ -49,13 +49,13 @@ std::string_view name(HangKind kind);
 std::optional<HangKind> hang_from_name(std::string_view name);
 
 /// What tells a cause that leaves the same bytes from the one that is named.
-enum class ToldBy : std::uint8_t {
+enum class DiagnosedBy : std::uint8_t {
   nothing,
   count,   ///< it would have moved another number of bytes
   events,  ///< it would have ended, or reported, otherwise
 };
-std::string_view name(ToldBy what);
-std::optional<ToldBy> told_by_from_name(std::string_view name);
+std::string_view name(DiagnosedBy what);
+std::optional<DiagnosedBy> diagnosed_by_from_name(std::string_view name);
 
 /// The controlled vocabulary of what a fault is, in the order of the project's bug collection. outcome.cpp has its words.
 enum class FaultClass : std::uint8_t {

@@ -68,8 +68,8 @@ struct Words<HangKind> {
   static std::optional<HangKind> parse(std::string_view word) { return hang_from_name(word); }
 };
 template <>
-struct Words<ToldBy> {
-  static std::optional<ToldBy> parse(std::string_view word) { return told_by_from_name(word); }
+struct Words<DiagnosedBy> {
+  static std::optional<DiagnosedBy> parse(std::string_view word) { return diagnosed_by_from_name(word); }
 };
 template <>
 struct Words<Verdict> {
@@ -132,9 +132,9 @@ struct Fields<WrongByte> {
 template <>
 struct Fields<Cause> {
   static constexpr std::tuple table{
-      Field{"class", &Cause::fault_class, When::always}, Field{"words", &Cause::words, When::always},
-      Field{"share", &Cause::share, When::always},       Field{"rival", &Cause::competing, When::if_set},
-      Field{"told_by", &Cause::told_by, When::if_set},
+      Field{"class", &Cause::fault_class, When::always},    Field{"words", &Cause::words, When::always},
+      Field{"share", &Cause::share, When::always},          Field{"rival", &Cause::competing, When::if_set},
+      Field{"told_by", &Cause::diagnosed_by, When::if_set},
   };
   static constexpr std::array<std::string_view, 1> retired{"two"};
 };
@@ -404,25 +404,25 @@ Diagnosis named(std::vector<Cause> causes, const std::string& extent, const Doub
   const Cause& first = causes.at(0);
   Diagnosis out{first.fault_class, true, first.words, std::string(advice(first.fault_class))};
   if (!extent.empty()) out.text += ": " + extent;
-  const auto say_those = [&](std::string_view before, auto&& such) {
+  const auto list_those = [&](std::string_view before, auto&& such) {
     std::string words;
     for (const Cause& other : causes)
       if (such(other)) words += (words.empty() ? " " : ", or ") + to_string(other);
     if (!words.empty()) out.text += "; " + std::string(before) + words;
   };
-  say_those("the bytes cannot tell it from", [](const Cause& other) { return other.competing; });
-  say_those("only the number of bytes moved tells it from",
-            [](const Cause& other) { return other.told_by == ToldBy::count; });
-  say_those("only how it ended or what was reported tells it from",
-            [](const Cause& other) { return other.told_by == ToldBy::events; });
+  list_those("the bytes cannot tell it from", [](const Cause& other) { return other.competing; });
+  list_those("only the number of bytes moved tells it from",
+             [](const Cause& other) { return other.diagnosed_by == DiagnosedBy::count; });
+  list_those("only how it ended or what was reported tells it from",
+             [](const Cause& other) { return other.diagnosed_by == DiagnosedBy::events; });
   if (doubts.other_count) out.text += "; it would have moved another number of bytes";
   for (std::size_t i = 0; i < doubts.undeclared.size(); ++i)
     out.text += (i == 0 ? "; nothing declares " : ", ") + text::thousands(doubts.undeclared[i]);
-  if (!doubts.unsaid.empty()) out.text += "; it does not say " + doubts.unsaid;
+  if (!doubts.unexplained_part.empty()) out.text += "; it does not say " + doubts.unexplained_part;
   if (doubts.cut) out.text += "; not all other causes were tried";
-  const bool doubtful = doubts.cut || !doubts.unsaid.empty() || doubts.other_count || !doubts.undeclared.empty();
+  const bool doubtful = doubts.cut || !doubts.unexplained_part.empty() || doubts.other_count || !doubts.undeclared.empty();
   out.sure = !doubtful && std::ranges::all_of(causes, [&](const Cause& other) {
-    return other.fault_class == first.fault_class || other.told_by != ToldBy::nothing;
+    return other.fault_class == first.fault_class || other.diagnosed_by != DiagnosedBy::nothing;
   });
   out.causes = std::move(causes);
   return out;

@@ -35,7 +35,7 @@ struct Cause {
   std::string words;      ///< "written HND, read as NHD"
   double share{1};        ///< of the wrong bytes that it predicts
   bool competing{false};  ///< about as likely as the one that is named, and nothing that was observed tells them apart
-  ToldBy told_by{};
+  DiagnosedBy diagnosed_by{};
   bool operator==(const Cause&) const = default;
 };
 
@@ -56,7 +56,7 @@ struct Doubts {
   bool cut{false};                         ///< the search reached its limit before all other causes were tried
   bool other_count{false};                 ///< it predicts every byte, but another number of bytes moved
   std::vector<std::int64_t> undeclared{};  ///< its numbers that nothing in the case declares
-  std::string unsaid{};                    ///< what it leaves open
+  std::string unexplained_part{};          ///< what it leaves open
 };
 
 /// Names the first of causes that predict every byte, and alone decides whether it is sure. `extent`: what it explains, in

@@ -134,7 +134,7 @@ std::string archive(const Files& files) {
 Files read_archive(std::string_view bytes, std::string& contradiction) {
   if (bytes.size() > most_bytes) throw Error("the package is larger than 256 MiB");
   Files files;
-  Checksums told, right;
+  Checksums reported, right;
   std::size_t at = 0;
   while (bytes.size() - at >= local_bytes && get(bytes, at, 4) == local_head) {
     const std::size_t size = get(bytes, at + 18, 4), name_size = get(bytes, at + 26, 2), data = at + local_bytes + name_size;
@@ -145,11 +145,11 @@ Files read_archive(std::string_view bytes, std::string& contradiction) {
     if (!files.empty() && name <= files.rbegin()->first)
       throw Error("the files of the package are not in order at '" + name.substr(0, 80) + "', byte " + std::to_string(at));
     right[name] = checksum(files.emplace(name, bytes.substr(data, size)).first->second);
-    told[name] = get(bytes, at + 14, 4);
+    reported[name] = get(bytes, at + 14, 4);
     at = data + size;
   }
   if (files.empty()) throw Error("expected a package, found something else");
-  if (common(files, told, bytes) != bytes.size() || bytes.size() != size_of(files)) {
+  if (common(files, reported, bytes) != bytes.size() || bytes.size() != size_of(files)) {
     const std::size_t offset = common(files, right, bytes);
     if (offset == bytes.size()) throw Error("the package ends too early, after " + std::to_string(offset) + " bytes");
     throw Error("byte " + std::to_string(offset) + " of the package is not what it must be: " +
@@ -157,7 +157,7 @@ Files read_archive(std::string_view bytes, std::string& contradiction) {
   }
   for (const auto& [name, crc] : right) {
     expect_name(name);
-    if (contradiction.empty() && told.at(name) != crc)
+    if (contradiction.empty() && reported.at(name) != crc)
       contradiction = "the archive's checksum of " + name + " is not that of its content";
   }
   return files;

@@ -19,10 +19,10 @@ TEST(Envelope, SignsWhatDsseSays) {
 TEST(Envelope, GivesBackWhatWasSealed) {
   const PrivateKey key = PrivateKey::generate();
   const std::string digest = hex(sha256("records"));
-  const Statement said = open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
-  EXPECT_EQ(said.subject, "product");
-  EXPECT_EQ(said.sha256, digest);
-  EXPECT_EQ(said.predicate, (json{{"n", 3}}));
+  const Statement message = open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
+  EXPECT_EQ(message.subject, "product");
+  EXPECT_EQ(message.sha256, digest);
+  EXPECT_EQ(message.predicate, (json{{"n", 3}}));
 }
 
 TEST(Envelope, EveryChangedByteIsFound) {

@@ -39,7 +39,7 @@ class PackageTest : public ::testing::Test {
     return read_archive(good_, contradiction);
   }
   /// The verdict on a package that is signed with the right key, but whose files `change` has spoiled.
-  std::string said_of(const std::function<void(Files&)>& change) const {
+  std::string message_of(const std::function<void(Files&)>& change) const {
     Files files = opened();
     change(files);
     return wrong(read_package(archive(files), key_.public_key()));
@@ -92,26 +92,26 @@ TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
 }
 
 TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
-  const auto has = [](const std::string& said, const std::string& words) {
-    EXPECT_NE(said.find(words), std::string::npos) << said;
+  const auto has = [](const std::string& message, const std::string& words) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
   };
-  has(said_of([](Files& f) { f["records.jsonl"].replace(f["records.jsonl"].find("REFUSED"), 7, "PASS   "); }),
+  has(message_of([](Files& f) { f["records.jsonl"].replace(f["records.jsonl"].find("REFUSED"), 7, "PASS   "); }),
       "tree: record 1 (case 'case/100000') is not the one that was signed");
-  has(said_of([](Files& f) { f["records.jsonl"].erase(0, f["records.jsonl"].find('\n') + 1); }),
+  has(message_of([](Files& f) { f["records.jsonl"].erase(0, f["records.jsonl"].find('\n') + 1); }),
       "tree: expected 50 records, found 49");
-  has(said_of([](Files& f) { f["tree.txt"][3] = f["tree.txt"][3] == '0' ? '1' : '0'; }),
+  has(message_of([](Files& f) { f["tree.txt"][3] = f["tree.txt"][3] == '0' ? '1' : '0'; }),
       "tree: tree.txt is not the tree that was signed; the records are");
-  has(said_of([](Files& f) { f["claims.json"] = "[]"; }), "files: claims.json is not the one that was signed");
-  has(said_of([](Files& f) { f["plan.json"].replace(f["plan.json"].find("core"), 4, "mini"); }),
+  has(message_of([](Files& f) { f["claims.json"] = "[]"; }), "files: claims.json is not the one that was signed");
+  has(message_of([](Files& f) { f["plan.json"].replace(f["plan.json"].find("core"), 4, "mini"); }),
       "files: plan.json is not the one that was signed");
-  has(said_of([](Files& f) { f["more.txt"] = ""; }), "files: more.txt was not signed");
-  has(said_of([](Files& f) { f.erase("logs/run.txt"); }), "files: the package has no logs/run.txt, which was signed");
-  has(said_of([](Files& f) { f.erase("key.pem"); }), "form: the package has no key.pem");
-  has(said_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }),
+  has(message_of([](Files& f) { f["more.txt"] = ""; }), "files: more.txt was not signed");
+  has(message_of([](Files& f) { f.erase("logs/run.txt"); }), "files: the package has no logs/run.txt, which was signed");
+  has(message_of([](Files& f) { f.erase("key.pem"); }), "form: the package has no key.pem");
+  has(message_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }),
       "signature: expected a signature of key");
-  has(said_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }),
+  has(message_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }),
       "signature: rotations.json is nested more than 64 deep");
-  has(said_of([](Files& f) { f["statement.json"] += " "; }), "signature: statement.json is not in its canonical form");
+  has(message_of([](Files& f) { f["statement.json"] += " "; }), "signature: statement.json is not in its canonical form");
   has(wrong(read_package(good_, PrivateKey::generate().public_key())),
       "signature: it is signed by key " + key_.public_key().id() + ", and nothing leads there from the key that is trusted");
   has(wrong(read_package("PK", key_.public_key())), "form: expected a package, found something else");

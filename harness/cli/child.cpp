@@ -151,10 +151,10 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
   const auto become = [&](int end) {
     const int above = std::max(more_place, answer_place) + 1;
     const int answer = fcntl(end, F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above),
-              said = fcntl(errors.get(), F_DUPFD_CLOEXEC, above);
+              message = fcntl(errors.get(), F_DUPFD_CLOEXEC, above);
     be_quiet();
     dup2(answer, answer_place);
-    dup2(said, STDERR_FILENO);
+    dup2(message, STDERR_FILENO);
     if (other >= 0) dup2(other, more_place);
     execv(pointers[0], pointers.data());
   };
@@ -167,9 +167,9 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
   ended.output.erase(0, started ? 1 : 0);
   ChildAnswer answer = read_answer(ended, deadline);
   if (started || !ended.in_time || !WIFEXITED(ended.status)) return answer;
-  char said[512];
-  const ssize_t got = pread(errors.get(), said, sizeof said, 0);
-  const std::string line(said, got > 0 ? static_cast<std::size_t>(got) : 0);
+  char message[512];
+  const ssize_t got = pread(errors.get(), message, sizeof message, 0);
+  const std::string line(message, got > 0 ? static_cast<std::size_t>(got) : 0);
   answer.unstarted = true;
   answer.error = "did not start: " + line.substr(0, line.find('\n'));
   return answer;

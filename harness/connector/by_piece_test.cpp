@@ -90,10 +90,10 @@ std::vector<std::string> in_all(const std::vector<Shape>& cases, const Fault& fa
     const auto found = happened(cases[i], fault);
     EXPECT_FALSE(found.empty()) << "case " << i;
     if (found.empty()) return {};
-    std::string said;
-    for (const Finding& one : found) said += "\n  " + one.text;
-    for (const std::string& rule : found.front().pieces) said += "\n    fits: " + rule;
-    std::cout << "case " << i << said << "\n";
+    std::string message;
+    for (const Finding& one : found) message += "\n  " + one.text;
+    for (const std::string& rule : found.front().pieces) message += "\n    fits: " + rule;
+    std::cout << "case " << i << message << "\n";
     if (i == 0) out = found.front().pieces;
     std::erase_if(out, [&](const std::string& rule) { return std::ranges::count(found.front().pieces, rule) == 0; });
   }

@@ -33,17 +33,17 @@ Diagnosis from_label(const CaseBytes& bytes) {
     const auto n = tensor.dims.size();
     if (n < 4 || tensor.component != layout::Component::data) continue;
     const std::string is = tensor.dims[n - 3].axes + tensor.dims[n - 2].axes + "D";
-    const std::string told = c.reader.options.value("label", "");
-    if (is == told || (is != "HND" && is != "NHD")) return {};
-    const auto view = reader::view_under_label(tensor, told);
+    const std::string reported = c.reader.options.value("label", "");
+    if (is == reported || (is != "HND" && is != "NHD")) return {};
+    const auto view = reader::view_under_label(tensor, reported);
     const auto plan =
         reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
                             c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
-    return finding(FaultClass::axis_permuted, "cache stored " + is + ", reader was given " + told + ": it takes page_size " +
-                                                  std::to_string(view.page_size) + " and " + std::to_string(view.num_heads) +
-                                                  " KV heads from a tensor that has page_size " +
-                                                  std::to_string(rank.geometry.block_size) + " and " +
-                                                  std::to_string(rank.geometry.heads) + "; " + plan.text());
+    return finding(FaultClass::axis_permuted,
+                   "cache stored " + is + ", reader was given " + reported + ": it takes page_size " +
+                       std::to_string(view.page_size) + " and " + std::to_string(view.num_heads) +
+                       " KV heads from a tensor that has page_size " + std::to_string(rank.geometry.block_size) + " and " +
+                       std::to_string(rank.geometry.heads) + "; " + plan.text());
   }
   return {};
 }
@@ -91,7 +91,8 @@ Diagnosis from_codes(const CaseBytes& bytes) {
     codes.look(dtype, expected, inside(bytes.consumer[i]), [&](std::size_t at) { return expected[at] != before[at]; });
   }
   const auto cause = codes.cause();
-  return cause ? named({{cause->fault_class, cause->words}}, explains_all(bytes.wrong_bytes), {.unsaid = right_ones(*cause)})
+  return cause ? named({{cause->fault_class, cause->words}}, explains_all(bytes.wrong_bytes),
+                       {.unexplained_part = right_ones(*cause)})
                : Diagnosis{};
 }
 
@@ -121,7 +122,7 @@ Diagnosis at_sight(const CaseBytes& bytes) {
     if (bytes.wrong_bytes != 0) return {};
     return named(
         {{FaultClass::stale_block, "the source was overwritten once it had been sent: the consumer has what it held"}}, "",
-        {.unsaid = "what it was overwritten with"});
+        {.unexplained_part = "what it was overwritten with"});
   }
   if (!bytes.consumer.empty() && same(bytes.consumer, bytes.consumer_before))
     return finding(

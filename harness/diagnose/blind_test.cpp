@@ -56,11 +56,11 @@ TEST_P(Blind, SameDiagnosisWithoutAndWithAnothersLabels) {
   ASSERT_GE(all.size(), 2u);
   int failures = 0;
   for (std::size_t i = 0; i < all.size() && i < 8; ++i) {
-    const nlohmann::json told = diagnosed(all[i], catalogue);
-    failures += told["outcome"] != "PASS";
+    const nlohmann::json reported = diagnosed(all[i], catalogue);
+    failures += reported["outcome"] != "PASS";
     YAML::Node nothing;
-    EXPECT_EQ(diagnosed(with_labels_of(all[i], nothing), catalogue), told) << "stripped: " << all[i]["case"];
-    EXPECT_EQ(diagnosed(with_labels_of(all[i], all[(i + 1) % all.size()]), catalogue), told)
+    EXPECT_EQ(diagnosed(with_labels_of(all[i], nothing), catalogue), reported) << "stripped: " << all[i]["case"];
+    EXPECT_EQ(diagnosed(with_labels_of(all[i], all[(i + 1) % all.size()]), catalogue), reported)
         << "labels of another one: " << all[i]["case"];
   }
   EXPECT_GT(failures, 0);

@@ -35,15 +35,15 @@ layout::Cache only(const layout::Cache& cache, bool data) {
 }
 
 /// Where all but the scales is right: another place, or an order within groups of tokens.
-FaultClass class_of_scales(const layout::Cache& is, const layout::Cache& told) {
-  if (!layout::same_map(only(is, true), only(told, true))) return FaultClass::none;
+FaultClass class_of_scales(const layout::Cache& is, const layout::Cache& reported) {
+  if (!layout::same_map(only(is, true), only(reported, true))) return FaultClass::none;
   const auto in_groups = [](const layout::Cache& cache) {  // an axis in two places
     return std::ranges::any_of(only(cache, false).planes, [](const auto& plane) {
       std::set<Axis> axes;
       return std::ranges::any_of(plane.modes, [&](const auto& mode) { return !axes.insert(mode.axis).second; });
     });
   };
-  return in_groups(is) != in_groups(told) ? FaultClass::scale_swizzle : FaultClass::scale_misplaced;
+  return in_groups(is) != in_groups(reported) ? FaultClass::scale_swizzle : FaultClass::scale_misplaced;
 }
 
 bool same_allocations(const layout::Cache& a, const layout::Cache& b) {
@@ -70,16 +70,16 @@ class Claims {
       if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
       for (std::size_t r = 0; r < cache.ranks.size(); ++r)
         claim.caches[memory_name(case_, side, 0, static_cast<int>(r))] = layout::to_text(cache.ranks[r].claim);
-      const std::string is = letters(rank.truth), told = letters(rank.claim);
+      const std::string is = letters(rank.truth), reported = letters(rank.claim);
       const FaultClass scales = class_of_scales(rank.truth, rank.claim);
       if (claim.fault_class == FaultClass::none)
-        claim.fault_class = scales != FaultClass::none ? scales : class_of_order(is, told);
+        claim.fault_class = scales != FaultClass::none ? scales : class_of_order(is, reported);
       claim.words += claim.words.empty() ? "" : "; ";
       if (scales != FaultClass::none)
         claim.words += "the scales of the " + std::string(name(side)) + " do not lie where the claim has them";
       else
         claim.words += "the " + std::string(name(side)) + " is " + is + " and was taken for " +
-                       (is == told ? "one with other steps" : told);
+                       (is == reported ? "one with other steps" : reported);
     }
     if (!claim.caches.empty()) out_.push_back(std::move(claim));
   }
@@ -102,12 +102,12 @@ class Claims {
       }
     }
     if (layout::same_map(*first, own.ranks.front().truth)) return;
-    const std::string is = letters(own.ranks.front().truth), told = letters(*first);
-    claim.fault_class = class_of_order(told, is);
-    claim.words = side == Side::consumer ? "blocks were moved as they are: written " + other.layout + " (" + told +
+    const std::string is = letters(own.ranks.front().truth), reported = letters(*first);
+    claim.fault_class = class_of_order(reported, is);
+    claim.words = side == Side::consumer ? "blocks were moved as they are: written " + other.layout + " (" + reported +
                                                "), read as " + own.layout + " (" + is + ")"
                                          : "blocks were taken as they are: " + own.layout + " (" + is + ") read as " +
-                                               other.layout + " (" + told + ")";
+                                               other.layout + " (" + reported + ")";
     out_.push_back(std::move(claim));
   }
 
@@ -118,13 +118,13 @@ class Claims {
 
 }  // namespace
 
-FaultClass class_of_order(const std::string& is, const std::string& told) {
+FaultClass class_of_order(const std::string& is, const std::string& reported) {
   const bool split = std::set<char>(is.begin(), is.end()).size() < is.size();  // an axis, in two places
-  if (is == told && !split) return FaultClass::wrong_stride;
+  if (is == reported && !split) return FaultClass::wrong_stride;
   const auto inside = [](const std::string& order) {
     return order.find('K') != std::string::npos && order.find('K') > std::min(order.find('B'), order.size());
   };
-  return inside(is) != inside(told) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
+  return inside(is) != inside(reported) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
 std::vector<scenario::Claim> claims_of(const ResolvedCase& resolved) {

@@ -14,6 +14,6 @@ std::vector<scenario::Claim> claims_of(const ResolvedCase& resolved);
 
 /// Of an order of axes, "KBNHC", taken for another one. K and V inside of the blocks in one of them only, or in allocations
 /// of their own: the more telling difference.
-FaultClass class_of_order(const std::string& is, const std::string& told);
+FaultClass class_of_order(const std::string& is, const std::string& reported);
 
 }  // namespace kvcts::diagnose

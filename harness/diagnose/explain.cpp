@@ -241,7 +241,7 @@ Explanation from_values(const Evidence& e) {
   const auto cause = codes.cause();
   if (!cause) return {};
   Explanation out = certain(cause->fault_class, cause->words);
-  out.doubts.unsaid = diagnose::right_ones(*cause);
+  out.doubts.unexplained_part = diagnose::right_ones(*cause);
   return out;
 }
 
@@ -297,7 +297,7 @@ void trace_generator(std::string& trace, const HypothesisGenerator& generator, c
 }
 
 Explanation searched(Evidence& evidence, std::string& trace) {
-  constexpr std::size_t others_told = 8;
+  constexpr std::size_t others_reported = 8;
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
   const Explanation reported = from_reports(evidence);
@@ -315,26 +315,27 @@ Explanation searched(Evidence& evidence, std::string& trace) {
     out.words = first.words;
     out.exact = true;
     out.share = 1;
-    std::set<FaultClass> told{first.fault_class};
+    std::set<FaultClass> listed{first.fault_class};
     for (const Hypothesis& other : fit) {
       // The first of each class is always told.
-      const bool another = told.insert(other.fault_class).second,
+      const bool another = listed.insert(other.fault_class).second,
                  competing = another && other.cost <= first.cost + tie_margin;
-      const auto said = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
-      if (said({first.fault_class, first.words}) || std::ranges::any_of(out.others, said)) continue;
-      if (another || out.others.size() < others_told) out.others.push_back({other.fault_class, other.words, 1, competing});
+      const auto message = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
+      if (message({first.fault_class, first.words}) || std::ranges::any_of(out.others, message)) continue;
+      if (another || out.others.size() < others_reported)
+        out.others.push_back({other.fault_class, other.words, 1, competing});
     }
     out.tried = search.tried();
     out.doubts.cut = search.cut();
     out.doubts.undeclared = undeclared_numbers(evidence.intended, first.bodies);
     if (ended.fault_class != FaultClass::none && consequence(fit, search)) {
-      out.others = {{first.fault_class, first.words, 1, false, ToldBy::events}};
+      out.others = {{first.fault_class, first.words, 1, false, DiagnosedBy::events}};
       out.fault_class = ended.fault_class, out.words = ended.words;
       out.ended = true;
     } else {
       for (const Hypothesis& other : search.uncounted())
-        if (told.insert(other.fault_class).second)
-          out.others.push_back({other.fault_class, other.words, 1, false, ToldBy::count});
+        if (listed.insert(other.fault_class).second)
+          out.others.push_back({other.fault_class, other.words, 1, false, DiagnosedBy::count});
     }
     return out;
   };
@@ -374,7 +375,7 @@ Explanation searched(Evidence& evidence, std::string& trace) {
   if (!search.partial().empty()) {
     const auto best = std::max_element(search.partial().begin(), search.partial().end(),
                                        [](const auto& a, const auto& b) { return a.share < b.share; });
-    if (best->share < least_told) return out;
+    if (best->share < least_share) return out;
     out.words = best->hypothesis.words;
     out.share = best->share, out.all_bytes = best->all_bytes;
     out.others.push_back({best->hypothesis.fault_class, best->hypothesis.words, best->share});

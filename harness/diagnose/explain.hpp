@@ -53,7 +53,7 @@ struct Explanation {
 };
 
 /// A guess that explains less of the wrong bytes, less right ones that it contradicts, is none.
-inline constexpr double least_told = 0.5;
+inline constexpr double least_share = 0.5;
 
 Explanation explain(Evidence evidence);
 

@@ -28,14 +28,14 @@ bool leaves_traces(const StepExecution& execution) {
 
 struct Harvest {
   std::int64_t moved{0};
-  std::vector<json> said;
+  std::vector<json> message;
 };
 
 Harvest harvest(const std::vector<json>& events, std::size_t from) {
   Harvest out;
   for (std::size_t i = from; i < events.size(); ++i) {
     if (const auto moved = events[i].find("bytes_moved"); moved != events[i].end()) out.moved += moved->get<std::int64_t>();
-    if (reaches_somebody(events[i])) out.said.push_back(events[i]);
+    if (reaches_somebody(events[i])) out.message.push_back(events[i]);
   }
   return out;
 }
@@ -82,12 +82,12 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpac
     bytes.grow(program_.buffers, seed, pass);
     scenario::execute(program_, segment.ops_begin, program_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(program_.events, events);
-    segment.moved = got.moved, segment.said = std::move(got.said);
+    segment.moved = got.moved, segment.message = std::move(got.message);
     segment.ops_end = program_.ops.size(), segment.buffers_end = program_.buffers.size(),
     segment.checks_end = program_.checks.size();
     segment.after = recorder.progress();
     unchanged_.moved += segment.moved;
-    unchanged_.said.insert(unchanged_.said.end(), segment.said.begin(), segment.said.end());
+    unchanged_.message.insert(unchanged_.message.end(), segment.message.begin(), segment.message.end());
     segments_.push_back(std::move(segment));
   }
   if (going) {
@@ -159,7 +159,7 @@ ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCh
   ReplayResult out;
   const auto take = [&](const Segment& segment) {
     out.moved += segment.moved;
-    out.said.insert(out.said.end(), segment.said.begin(), segment.said.end());
+    out.message.insert(out.message.end(), segment.message.begin(), segment.message.end());
   };
   const auto is_base = [&](std::size_t at) { return at < segments_.size() && executions[at] == &executions_[at]; };
   while (k < executions.size() && is_base(k)) take(segments_[k++]);
@@ -214,7 +214,7 @@ ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCh
     played(program, ops, program.ops.size());
     Harvest got = harvest(program.events, events);
     out.moved += got.moved;
-    out.said.insert(out.said.end(), got.said.begin(), got.said.end());
+    out.message.insert(out.message.end(), got.message.begin(), got.message.end());
     // Whether the rest can be reused.
     const bool counted = k < segments_.size() && program.buffers.size() == segments_[k].buffers_end &&
                          program.checks.size() == segments_[k].checks_end;

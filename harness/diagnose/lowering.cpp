@@ -33,11 +33,12 @@ class Lowering {
       for (std::size_t r = 0; r < group.requests.size(); ++r) {
         const Request& request = group.requests[r];
         const std::string of = request_name(g, r);
-        scenario::Request& told = scenario_.requests[of];
-        told.tokens = request.tokens, told.generation = request.generation;
-        for (const auto& name : producers) told.blocks[name] = request.producer_blocks;
+        scenario::Request& reported = scenario_.requests[of];
+        reported.tokens = request.tokens, reported.generation = request.generation;
+        for (const auto& name : producers) reported.blocks[name] = request.producer_blocks;
         if (!request.consumer_blocks.empty()) {
-          for (const auto& name : consumers.empty() ? of_the_first : consumers) told.blocks[name] = request.consumer_blocks;
+          for (const auto& name : consumers.empty() ? of_the_first : consumers)
+            reported.blocks[name] = request.consumer_blocks;
         }
         for (const auto& name : producers) add(Operation::write, of, {}, {name});
         if (!request.transfer) continue;

@@ -77,15 +77,15 @@ Diagnosis from_gathering(const CaseBytes& bytes) {
     ResolvedCase believed;
   };
   std::vector<Belief> beliefs;
-  ResolvedCase told = c;
-  std::erase_if(told.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
+  ResolvedCase reported = c;
+  std::erase_if(reported.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
   if (plan.runaway().empty()) {
     beliefs.push_back(
-        {FaultClass::axis_permuted, "the reader took the cache for " + other(label) + ", it is " + label, told});
+        {FaultClass::axis_permuted, "the reader took the cache for " + other(label) + ", it is " + label, reported});
     beliefs.back().believed.reader.options["label"] = other(label);
   }
   const auto with_ids = [&](const std::string& words, auto&& change) {
-    beliefs.push_back({FaultClass::wrong_block_id, words, told});
+    beliefs.push_back({FaultClass::wrong_block_id, words, reported});
     for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
   };
   const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;

@@ -31,7 +31,7 @@ View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
 }
 
-Provenance said(Kind kind, const std::string& text) {
+Provenance message(Kind kind, const std::string& text) {
   Provenance out;
   out.kind = kind, out.text = text;
   return out;
@@ -165,7 +165,7 @@ RegionExtent RegionExtents::row_at(const Region& region, const Owners& owners, s
   } else {
     // Guards whole, padding byte by byte: only the layout knows where it ends.
     row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
-    row.should = said(Kind::nothing, "nothing: no data belongs here");
+    row.should = message(Kind::nothing, "nothing: no data belongs here");
   }
   return row;
 }
@@ -300,7 +300,7 @@ void RegionExtents::search() {
     auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
     if (location && consumers[static_cast<std::size_t>(r.group)].own(location->who)) {
       if (coord_of(location->who) == coord_of(one.should)) {
-        location->who = said(Kind::follows, "as it lies in the consumer");
+        location->who = message(Kind::follows, "as it lies in the consumer");
         return location;
       }
       const auto rest = std::min(location->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
@@ -347,7 +347,7 @@ void RegionExtents::search() {
     RegionExtent one = wanted[found.number];
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
-    if (found.too_short) one.did = said(Kind::other, "too short to tell");
+    if (found.too_short) one.did = message(Kind::other, "too short to tell");
     if (found.source >= static_cast<int>(befores)) {
       const Region& region = *destinations[static_cast<std::size_t>(found.source) - befores];
       one.did = poison_at(region.arrived.region, found.from - region.base, std::nullopt).who;
@@ -384,7 +384,7 @@ std::int64_t RegionExtents::unexplained() const {
 Provenance RegionExtents::at_sight(const Region& region, const RegionExtent& one) {
   const View found = part(region.arrived.found, one.at, one.bytes);
   if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found))
-    return said(Kind::before, "what was there before");
+    return message(Kind::before, "what was there before");
   Provenance out;
   if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
     out.kind = Kind::constant, out.value = found[0];

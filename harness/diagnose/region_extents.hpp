@@ -57,7 +57,7 @@ class RegionExtents {
   nlohmann::json moves() const;
   std::vector<Finding> what_happened() const;
   /// What is wrong, where lower() has it, and what need not be compared there.
-  scenario::ReportedRun told(const scenario::AddressSpace& space, const Crop& crop = {}) const;
+  scenario::ReportedRun reported(const scenario::AddressSpace& space, const Crop& crop = {}) const;
   /// What a search about these bytes plays.
   Crop crop() const;
   /// Of the region that was added as this number, ascending; right bytes where nothing belongs are in none. More than

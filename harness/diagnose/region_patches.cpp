@@ -51,7 +51,7 @@ Crop RegionExtents::crop() const {
   return crop_of(case_, wrong);
 }
 
-scenario::ReportedRun RegionExtents::told(const scenario::AddressSpace& space, const Crop& crop) const {
+scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& space, const Crop& crop) const {
   scenario::ReportedRun out;
   bool tails_came = false, beside_tails = false;
   std::map<int, std::map<std::int64_t, std::int64_t>> ignored;

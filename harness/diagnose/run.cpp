@@ -257,7 +257,7 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
   const double needed = memory_of_diagnosis(seen, mismatch, space, symbols, whole.content);
   const bool searched = needed <= diagnosis_memory;
   std::unique_ptr<Held> due;
-  Held* told = &whole;  // what is said of the bytes; the cause is searched in the whole
+  Held* reported = &whole;  // what is said of the bytes; the cause is searched in the whole
   Explanation why;
   if (searched) {
     observe_more(seen, program, seed, naming_passes, executor);
@@ -268,10 +268,10 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
     find();
     if (whole.attributions.unknown > 0 && name_declared(scenario, symbols)) find();
     if (!completed) due = due_before(seen.ending.step, scenario, space, symbols, seen, seed);
-    if (due) told = due.get();
-    report.wrong_bytes = told->mismatch.wrong_bytes, report.expected_bytes = told->content;
-    if (const Checkpoint* check = told->wrong_at(seen))
-      report.what_happened = what_happened(scenario, space, symbols, *check, told->attributions);
+    if (due) reported = due.get();
+    report.wrong_bytes = reported->mismatch.wrong_bytes, report.expected_bytes = reported->content;
+    if (const Checkpoint* check = reported->wrong_at(seen))
+      report.what_happened = what_happened(scenario, space, symbols, *check, reported->attributions);
     why = explain({without_faults(scenario), space, whole.truth, seen, mismatch, whole.attributions, whole.expectation,
                    symbols, seed});
   } else {
@@ -326,12 +326,12 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
                    : wrong == 0                             ? fmt::format("all {} bytes had arrived", report.expected_bytes)
                    : !searched ? fmt::format("{} of {} bytes were wrong", wrong, whole.content)
                                : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
-                                             report.expected_bytes, told->attributions.untouched);
+                                             report.expected_bytes, reported->attributions.untouched);
   }
   report.tried = why.tried, report.trace = why.trace;
-  report.first_wrong = first_wrong(seen, told->mismatch, told->expectation, space, symbols, told->attributions);
-  if (const Checkpoint* check = searched ? told->wrong_at(seen) : nullptr)
-    report.picture = moves_of(scenario, space, symbols, *check, told->attributions);
+  report.first_wrong = first_wrong(seen, reported->mismatch, reported->expectation, space, symbols, reported->attributions);
+  if (const Checkpoint* check = searched ? reported->wrong_at(seen) : nullptr)
+    report.picture = moves_of(scenario, space, symbols, *check, reported->attributions);
   report.diagnose_ns = ns_since(compared);
   return report;
 }

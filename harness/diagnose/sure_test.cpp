@@ -26,11 +26,11 @@ TEST(Sure, OneClassAlone) {
 
 TEST(Sure, ACountOrAReportThatDecidesIsNamed) {
   Cause other = missing;
-  other.told_by = ToldBy::count;
+  other.diagnosed_by = DiagnosedBy::count;
   const Diagnosis counted = kvcts::named({stale, other}, "");
   EXPECT_TRUE(counted.sure);
   EXPECT_TRUE(says(counted, "only the number of bytes moved tells it from layer-missing: one layer")) << counted.text;
-  other.told_by = ToldBy::events;
+  other.diagnosed_by = DiagnosedBy::events;
   EXPECT_TRUE(says(kvcts::named({stale, other}, ""), "only how it ended or what was reported tells it from"))
       << "no word of it";
 }

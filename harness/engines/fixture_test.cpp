@@ -206,7 +206,7 @@ TEST(Fixture, IgnoresSigterm) {
   const pid_t child = fork();
   if (child == 0) {
     Fixture fixture(Options{{"fault", "ignore_sigterm"}});
-    [[maybe_unused]] const auto told = write(ready[1], "x", 1);
+    [[maybe_unused]] const auto reported = write(ready[1], "x", 1);
     fixture.post();
     _exit(1);
   }

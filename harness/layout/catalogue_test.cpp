@@ -70,24 +70,24 @@ std::int64_t kv_of(const Entry& e) { return e.fixed.contains("kv") ? e.fixed.at(
 /// Published names are derived, not looked up: what the file says must follow from its template.
 void names_follow(const Entry& e) {
   const Names derived = names_of(e.text);
-  const auto said = [&](const char* key) { return e.names.contains(key) ? e.names.at(key) : std::string(); };
-  EXPECT_EQ(said("vllm"), derived.vllm);
-  EXPECT_EQ(said("flashinfer"), derived.flashinfer);
-  EXPECT_EQ(said("kvbm"), derived.kvbm);
-  if (said("lmcache") == "NL_X_NP_X_NB_BS_ONE_HS") {
+  const auto message = [&](const char* key) { return e.names.contains(key) ? e.names.at(key) : std::string(); };
+  EXPECT_EQ(message("vllm"), derived.vllm);
+  EXPECT_EQ(message("flashinfer"), derived.flashinfer);
+  EXPECT_EQ(message("kvbm"), derived.kvbm);
+  if (message("lmcache") == "NL_X_NP_X_NB_BS_ONE_HS") {
     EXPECT_THROW(template_from_name("NL_X_NP_X_NB_BS_ONE_HS"), Error);  // the name does not give the widths
     return;
   }
-  if (said("lmcache").empty() || said("lmcache") == derived.lmcache) {
-    EXPECT_EQ(said("lmcache"), derived.lmcache);
+  if (message("lmcache").empty() || message("lmcache") == derived.lmcache) {
+    EXPECT_EQ(message("lmcache"), derived.lmcache);
     return;
   }
-  EXPECT_EQ(said("lmcache").find("TWO") != std::string::npos, kv_of(e) == 2) << e.id << ": TWO is K and V";
+  EXPECT_EQ(message("lmcache").find("TWO") != std::string::npos, kv_of(e) == 2) << e.id << ": TWO is K and V";
   // LMCache has several names for one map (ONE, NBBS, TWO_HS beside CS): the other name must read as the same map.
   Geometry g = with_fixed({.layers = 2, .blocks = 3, .block_size = 4, .heads = 2, .head_dim = 16}, e);
   const Scheme scheme{"fp16", Dtype::fp16, {}, {}};
-  EXPECT_TRUE(same_map(instantiate(template_from_name(said("lmcache")), g, scheme), instantiate(e.text, g, scheme)))
-      << e.id << ": " << said("lmcache") << " is not " << e.text << " (derived: " << derived.lmcache << ")";
+  EXPECT_TRUE(same_map(instantiate(template_from_name(message("lmcache")), g, scheme), instantiate(e.text, g, scheme)))
+      << e.id << ": " << message("lmcache") << " is not " << e.text << " (derived: " << derived.lmcache << ")";
 }
 
 /// The coordinate of an element of a view, from the letters of its dims alone; the origin is the element [0, ..., 0].

@@ -333,7 +333,7 @@ std::string without_arch(std::string id) {
   return id;
 }
 
-void say_if_empty(State& state, std::size_t before, const std::string& step) {
+void throw_if_empty(State& state, std::size_t before, const std::string& step) {
   if (state.items.empty() && before > 0 && state.why_empty.empty()) {
     state.why_empty =
         step + " removed the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
@@ -343,7 +343,7 @@ void say_if_empty(State& state, std::size_t before, const std::string& step) {
 void narrow(State& state, const Keep& keep, const std::string& step) {
   const std::size_t before = state.items.size();
   std::erase_if(state.items, [&](const Item& item) { return !keep(item); });
-  say_if_empty(state, before, step);
+  throw_if_empty(state, before, step);
 }
 
 void cover_items(State& state, int strength) {
@@ -471,7 +471,7 @@ void take_shard(State& state, const Query& query) {
   }
   std::swap(state.items, kept);
   state.whole = std::ssize(kept);
-  say_if_empty(state, kept.size(), "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
+  throw_if_empty(state, kept.size(), "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
 }
 
 void check_query(const Query& query) {

@@ -60,9 +60,9 @@ LauncherProcess start_launcher(const std::vector<std::string>& argv, std::span<c
 std::string first_line_of(int errors) {
   char text[2048];
   const ssize_t got = ::pread(errors, text, sizeof text, 0);
-  std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  said.resize(std::min(said.size(), said.find('\n')));
-  return said;
+  std::string message(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  message.resize(std::min(message.size(), message.find('\n')));
+  return message;
 }
 
 }  // namespace kvcts::process

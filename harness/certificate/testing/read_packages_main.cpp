@@ -18,9 +18,9 @@ int main(int argc, char** argv) {
     std::string bytes(size, '\0');
     if (!std::cin.read(bytes.data(), static_cast<std::streamsize>(size))) return 2;
     const Reading reading = read_package(bytes, head[8] != 0 ? std::optional(key) : std::nullopt);
-    std::string said = reading.good() ? "ok" : reading.checks.back().what + " " + reading.checks.back().wrong;
-    for (char& c : said)
+    std::string message = reading.good() ? "ok" : reading.checks.back().what + " " + reading.checks.back().wrong;
+    for (char& c : message)
       if (c == '\n') c = ' ';
-    std::cout << said << std::endl;
+    std::cout << message << std::endl;
   }
 }

@@ -137,8 +137,8 @@ TEST(History, ARunIsTakenOnceWhateverTheOrder) {
   EXPECT_EQ(answers(history, first_night + 3 * day_ms, "").fresh.size(), 0u);
   EXPECT_EQ(answers(history, first_night + 2 * day_ms, "").fresh.size(), 1u);
   EXPECT_EQ(answers(history, 0, "", first_night + day_ms).fresh.size(), 0u);
-  const std::string told = story(history.find(Nights::id(3)), history.runs());
-  EXPECT_NE(told.find("2 of 4 nights fail"), std::string::npos) << told;
+  const std::string reported = story(history.find(Nights::id(3)), history.runs());
+  EXPECT_NE(reported.find("2 of 4 nights fail"), std::string::npos) << reported;
   EXPECT_TRUE(history.find("kv/no-such").points.empty());
 }
 

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr auto look_every = 50ms;
-constexpr auto write_every = 2s, say_every = 5s;
+constexpr auto write_every = 2s, log_interval = 5s;
 
 /// Worse is more.
 int rank(int exit) {
@@ -73,10 +73,10 @@ class Runner {
         ended(child->second, exit_code(status));
         child = running_.erase(child);
       }
-      say(false);
+      print_progress(false);
       std::this_thread::sleep_for(look_every);
     }
-    say(true);
+    print_progress(true);
     std::vector<Link> failed;
     for (std::size_t i = before; i < pairs_.runs.size(); ++i)
       if (pairs_.runs[i].failed()) failed.push_back(pairs_.runs[i].pair);
@@ -137,14 +137,14 @@ class Runner {
     throw NothingSelected(why);
   }
 
-  void say(bool now) {
+  void print_progress(bool now) {
     const auto time = Clock::now();
     if (now || time - written_ > write_every) write_pages(pairs_), written_ = Clock::now();
-    if (!now && time - said_at_ < say_every) return;
+    if (!now && time - logged_at_ < log_interval) return;
     std::string words = fmt::format("round {}: {}/{} pairs, {} failed, {} running", pairs_.rounds, pairs_.runs.size(),
                                     planned_, pairs_.failures(), running_.size());
-    if (words != said_) out_ << words << '\n' << std::flush;
-    said_ = std::move(words), said_at_ = time;
+    if (words != messages_) out_ << words << '\n' << std::flush;
+    messages_ = std::move(words), logged_at_ = time;
   }
 
   Pairs& pairs_;
@@ -154,8 +154,8 @@ class Runner {
   std::set<int> busy_;
   std::map<Link, int> tries_;
   std::size_t planned_{0};
-  Clock::time_point written_{Clock::now()}, said_at_{Clock::now()};
-  std::string said_;
+  Clock::time_point written_{Clock::now()}, logged_at_{Clock::now()};
+  std::string messages_;
 };
 
 }  // namespace

@@ -169,9 +169,9 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
 
   store::sample::TemporaryDirectory folder;
   const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
-  std::map<std::string, Change> told;
-  for (const Changed& one : found.changes) told[one.id] = one.change;
-  EXPECT_EQ(told, wanted);
+  std::map<std::string, Change> reported;
+  for (const Changed& one : found.changes) reported[one.id] = one.change;
+  EXPECT_EQ(reported, wanted);
   ASSERT_EQ(found.slower.size(), 1u) << to_json(found)["slower"];
   EXPECT_EQ(found.slower[0].group, drawn.group);
   EXPECT_NEAR(found.slower[0].ratio, 2.5 * 1.3, 0.3);

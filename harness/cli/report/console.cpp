@@ -95,15 +95,15 @@ void ConsoleReporter::finished(const CaseResult& result) {
   if (store::was_executed(result.outcome)) ++ran_;
   if (result.verdict == Verdict::error || store::is_failure(result.verdict)) {
     ++(result.verdict == Verdict::error ? errors_ : failed_);
-    if (++failures_said_ <= failures_shown) {
+    if (++failures_logged_ <= failures_shown) {
       const std::string word(result.verdict == Verdict::error ? "SUITE ERROR" : name(result.verdict));
-      say(fmt::format("{} {} {}: {}", paint(terminal_, Colour::bad, word), ending_text(result), visible(result.id),
+      log(fmt::format("{} {} {}: {}", paint(terminal_, Colour::bad, word), ending_text(result), visible(result.id),
                       visible(cut(result.message, 300))));
       // A cause does not say where; where no cause is known the message has it.
       if (result.diagnosis.exact)
         for (std::size_t i = 0; i < std::min(findings_shown, result.what_happened.size()); ++i)
-          say("    " + visible(cut(result.what_happened[i].text, 300)));
-      if (failures_said_ == failures_shown) say("further ones are in the summary at the end");
+          log("    " + visible(cut(result.what_happened[i].text, 300)));
+      if (failures_logged_ == failures_shown) log("further ones are in the summary at the end");
     }
   }
   tick();
@@ -123,7 +123,7 @@ void ConsoleReporter::tick() {
   }
 }
 
-void ConsoleReporter::say(std::string_view line) {
+void ConsoleReporter::log(std::string_view line) {
   clear();
   out_ << line << std::endl;
   if (terminal_.live && open_) draw();

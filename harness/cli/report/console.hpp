@@ -45,7 +45,7 @@ class ConsoleReporter {
   /// Redraws when it is time; call it whenever the event loop turns.
   void tick();
   /// A line of its own, above the bar.
-  void say(std::string_view line);
+  void log(std::string_view line);
   /// Removes the bar; the summary comes next.
   void end();
 
@@ -59,7 +59,7 @@ class ConsoleReporter {
   std::ostream& out_;
   Terminal terminal_;
   std::function<Clock::time_point()> now_;
-  std::int64_t planned_{0}, done_{0}, ran_{0}, failed_{0}, errors_{0}, failures_said_{0};
+  std::int64_t planned_{0}, done_{0}, ran_{0}, failed_{0}, errors_{0}, failures_logged_{0};
   bool open_{false}, drawn_{false};
   Clock::time_point last_{};
   std::deque<std::pair<Clock::time_point, std::int64_t>> samples_;  // of ran_, one a second, half a minute long

@@ -71,7 +71,7 @@ TEST(Console, BarShowsTheSlowestRunningCase) {
   screen.now += 50ms;
   screen.reporter.tick();
   EXPECT_EQ(screen.take(), "") << "not more than ten times a second";
-  screen.reporter.say("a line");
+  screen.reporter.log("a line");
   const std::string text = screen.take();
   EXPECT_TRUE(text.starts_with("\r\x1b[2Ka line\n\r\x1b[2K[")) << text;
   screen.reporter.end();

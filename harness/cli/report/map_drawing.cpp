@@ -41,15 +41,15 @@ std::string strip_of(const json& moves, const char* key, int axis, double y, dou
   std::string out;
   for (std::size_t i = 0; i < moves.size();) {
     const json& place = moves[i][key];
-    const std::string shade = tint(axis, place), said = value_text(axis, place);
+    const std::string shade = tint(axis, place), message = value_text(axis, place);
     std::size_t end = i + 1;
-    while (end < moves.size() && tint(axis, moves[end][key]) == shade && value_text(axis, moves[end][key]) == said) ++end;
+    while (end < moves.size() && tint(axis, moves[end][key]) == shade && value_text(axis, moves[end][key]) == message) ++end;
     // The value stands in the rectangle where it has room.
     const double x = static_cast<double>(i) * cell, wide = static_cast<double>(end - i) * cell;
     out += fmt::format("<rect class=\"{}\" x=\"{:.4g}\" y=\"{:.4g}\" width=\"{:.4g}\" height=\"{}\"/>", shade, left + x, y,
                        wide - 0.6, strip - 1);
     const std::string label =
-        place.is_array() ? axis == 2 ? said : std::to_string(place[static_cast<std::size_t>(axis)].get<std::int64_t>())
+        place.is_array() ? axis == 2 ? message : std::to_string(place[static_cast<std::size_t>(axis)].get<std::int64_t>())
                          : "–";
     if (wide >= 7.0 * static_cast<double>(label.size()) + 2)
       out +=
@@ -104,7 +104,7 @@ std::string map_svg(const json& picture) {
     body += fmt::format("<text class=\"note\" x=\"{}\" y=\"10\">{}: bytes {} to {}</text>", left, escaped(region),
                         thousands(first["offset"].get<std::int64_t>()),
                         thousands(last["offset"].get<std::int64_t>() + last["bytes"].get<std::int64_t>()));
-    const std::string said = fmt::format(
+    const std::string message = fmt::format(
         "{} of {} of {} came from another place{}{}{}", others, plural(static_cast<std::int64_t>(all), "byte range"), region,
         differing.empty() ? "" : "; they differ in " + differing, planned ? ", by the plan" : "",
         moves.size() < all ? fmt::format("; the first {} are drawn", moves.size()) : "");
@@ -112,7 +112,7 @@ std::string map_svg(const json& picture) {
         "<figure class=\"map\"><svg viewBox=\"0 0 {} {:.4g}\" role=\"img\" class=\"map\" "
         "aria-label=\"{}\">{}</svg><figcaption>{}. Above: what belongs there. "
         "Below: what is there. A red line marks bytes from elsewhere.</figcaption></figure>",
-        left + width, y + 2, escaped(said), body, escaped(said));
+        left + width, y + 2, escaped(message), body, escaped(message));
     if (out.size() < map_svg_limit || moves.size() <= 8) return out;
     moves.erase(moves.begin() + static_cast<std::ptrdiff_t>(moves.size() / 2),
                 moves.end());  // what cannot be seen that small anyway

@@ -155,7 +155,7 @@ std::string ending_text(const CaseResult& result, bool with_class) {
   return out;
 }
 
-bool is_said(const CaseResult& result) {
+bool is_reported(const CaseResult& result) {
   const Diagnosis& found = result.diagnosis;
   return found.text.empty() || (found.exact && result.message.find(found.text) != std::string::npos);
 }

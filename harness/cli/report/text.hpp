@@ -36,7 +36,7 @@ std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "
 /// "FAIL axis-permuted at compare", "HANG stalled at complete", "CRASH SIGSEGV at transfer".
 std::string ending_text(const CaseResult& result, bool with_class = true);
 /// The message has the diagnosis already, word for word; a guess is always said as one.
-bool is_said(const CaseResult& result);
+bool is_reported(const CaseResult& result);
 /// "failed 3 of 10 tries (11 to 60 % at 95 % confidence)"; of retries "failed, then 1 of 3 retries (6.1 to 79 % ...)". ""
 /// for a single try.
 std::string tries_text(const Tries& tries);

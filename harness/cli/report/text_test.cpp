@@ -121,11 +121,11 @@ TEST(Text, AnExceptionIsSaidOnce) {
   r.message = "NameError: name 'x' is not defined (at mykv.py:40 in transfer)";
   r.diagnosis.text = "NameError: name 'x' is not defined";
   r.diagnosis.fault_class = FaultClass::truncated;
-  EXPECT_FALSE(is_said(r)) << "a guess is marked as one";
+  EXPECT_FALSE(is_reported(r)) << "a guess is marked as one";
   r.diagnosis.fault_class = FaultClass::raised, r.diagnosis.exact = true;
-  EXPECT_TRUE(is_said(r));
+  EXPECT_TRUE(is_reported(r));
   r.diagnosis.text = "something else";
-  EXPECT_FALSE(is_said(r));
+  EXPECT_FALSE(is_reported(r));
 }
 
 TEST(Text, EndingsInWords) {

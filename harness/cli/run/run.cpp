@@ -103,7 +103,7 @@ class Run {
     for (const auto& planned : store_.missing()) wanted.insert(planned.id);
     const auto planned = static_cast<std::int64_t>(plan_.items().size());
     console_.begin(short_name(options_.select), planned, planned - static_cast<std::int64_t>(wanted.size()));
-    if (!tonight.empty()) console_.say(tonight);
+    if (!tonight.empty()) console_.log(tonight);
     for (const Item& item : plan_.items()) {
       if (!item.decided || !wanted.contains(item.planned.id)) continue;
       store_.record(*item.decided);
@@ -117,13 +117,13 @@ class Run {
     if (options_.retries > 0 && !summary.interrupted && stopped_.empty() && !failure_) {
       std::string retried;
       const Queue again = failed_queue(retried);
-      if (!retried.empty()) console_.say(retried);
+      if (!retried.empty()) console_.log(retried);
       note += (note.empty() || retried.empty() ? "" : "; ") + retried;
       if (!again.leaders.empty()) summary = supervise(again, options_.retries, true);
     }
     if (!summary.interrupted && stopped_.empty() && !failure_)
       guarded([&] {
-        if (const std::string words = try_alone(plan_, store_, supervisor_options()); !words.empty()) console_.say(words);
+        if (const std::string words = try_alone(plan_, store_, supervisor_options()); !words.empty()) console_.log(words);
       });
     console_.end();
     if (failure_) std::rethrow_exception(failure_);
@@ -202,7 +202,7 @@ class Run {
       guarded([&] { store_.tick(); });
       console_.tick();
     };
-    handlers.on_message = [&](const std::string& line) { console_.say(line); };
+    handlers.on_message = [&](const std::string& line) { console_.log(line); };
     handlers.stop = [&] {
       if (stopped_.empty()) stopped_ = why_stop(retry);
       return !stopped_.empty() || failure_ != nullptr;

@@ -166,7 +166,7 @@ void Steps::ended(Step& step, int status) {
   step.away = node;
 }
 
-void Steps::say() {
+void Steps::print_progress() {
   std::int64_t done = 0;
   int over = 0, running = 0;
   for (Step& step : steps_) {
@@ -174,8 +174,8 @@ void Steps::say() {
     done += step.done, over += step.over, running += step.srun != 0;
   }
   const std::string words = fmt::format("{}/{}, {} of {} shards, {} running", done, job_.cases, over, job_.shards, running);
-  if (words != said_) out_ << words << '\n' << std::flush;
-  said_ = words;
+  if (words != messages_) out_ << words << '\n' << std::flush;
+  messages_ = words;
 }
 
 /// Gives each free place to the first shard that waits and may run there. Whether any shard is left.
@@ -205,10 +205,10 @@ void Steps::run() {
       int status = 0;
       if (step.srun != 0 && ::waitpid(step.srun, &status, WNOHANG) == step.srun) ended(step, status);
     }
-    if (look % looks_between_words == 0) say();
+    if (look % looks_between_words == 0) print_progress();
     std::this_thread::sleep_for(look_every);
   }
-  say();
+  print_progress();
 }
 
 std::vector<fs::path> Steps::runs() const {

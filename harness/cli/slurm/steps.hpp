@@ -50,7 +50,7 @@ class Steps {
   void ended(Step& step, int status);
   bool is_over(Step& step) const;
   void listen(Step& step);
-  void say();
+  void print_progress();
 
   const Job& job_;
   std::filesystem::path parts_;
@@ -59,7 +59,7 @@ class Steps {
   std::vector<Step> steps_;
   int lost_{0};
   bool disturbed_{false};  ///< a step was lost, or its srun had to be
-  std::string said_;
+  std::string messages_;
 };
 
 }  // namespace kvcts::cli::slurm

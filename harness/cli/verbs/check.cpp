@@ -40,8 +40,8 @@ std::vector<std::string> archs_of(const std::string& text, const Catalogue& cat)
 }
 
 nlohmann::json side_json(const Description& d) {
-  return {{"said", d.said}, {"backend", d.backend},       {"layout", d.layout}, {"dtype", d.dtype},
-          {"tp", d.tp},     {"block_size", d.block_size}, {"note", d.note}};
+  return {{"said", d.message}, {"backend", d.backend},       {"layout", d.layout}, {"dtype", d.dtype},
+          {"tp", d.tp},        {"block_size", d.block_size}, {"note", d.note}};
 }
 
 nlohmann::json answer_json(const Answer& a) {
@@ -55,7 +55,7 @@ nlohmann::json answer_json(const Answer& a) {
 }
 
 void print_side(const char* role, const Description& d, const Catalogue& cat) {
-  fmt::print("{:<10} {}\n", role, d.said);
+  fmt::print("{:<10} {}\n", role, d.message);
   fmt::print("           {}: {}{}\n", d.layout, cat.layouts().at(d.layout).text, d.note.empty() ? "" : "; " + d.note);
 }
 

@@ -153,11 +153,11 @@ nlohmann::json try_provider(const std::string& memory) {
 }
 
 /// Memory of a provider can only be used by a transport that takes it.
-std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& said) {
+std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& message) {
   const std::uint32_t kind = provider.at("memory");
   for (const auto& [name, bit] :
        {std::pair{"memories.host", 0u}, {"memories.cuda", 1u}, {"memories.hip", 2u}, {"memories.other", 3u}}) {
-    if (bit == kind && said.at(name) != "1")
+    if (bit == kind && message.at(name) != "1")
       return fmt::format("the provider's memory is {}, which the transport does not claim", std::string(name).substr(9));
   }
   return "";
@@ -170,7 +170,7 @@ struct Results {
   int held{0}, broken{0}, unasked{0};
   std::vector<std::string> beyond;  ///< what is claimed and cannot be refuted here
 
-  void say(const std::string& text) const {  // a line, with a plug-in's own words in it
+  void log(const std::string& text) const {  // a line, with a plug-in's own words in it
     if (!json) fmt::print("{}\n", report::visible(text)), std::fflush(stdout);
   }
   /// Whether it can be opened.
@@ -178,13 +178,13 @@ struct Results {
     out["memory"] = try_provider(memory);
     const auto& provider = out["memory"]["provider"];
     if (provider.contains("error")) {
-      say(fmt::format("{} cannot be opened: {}", memory, provider["error"].get<std::string>()));
+      log(fmt::format("{} cannot be opened: {}", memory, provider["error"].get<std::string>()));
       return false;
     }
-    say(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
+    log(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
     for (const auto& test : out["memory"]["tests"]) {
       ++(test["verdict"] == "holds" ? held : broken);
-      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(),
+      log(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(),
                       test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
     }
     return true;
@@ -193,22 +193,22 @@ struct Results {
   void add(const RuleEntry& test, const ClaimSeen& seen, bool own_memory) {
     const auto verdict = rules::name(seen.verdict);
     nlohmann::json& row = out["tests"].emplace_back();
-    row = {{"claim", test.claim},     {"said", seen.said},   {"test", test.id},
-           {"title", test.title},     {"verdict", verdict},  {"seen", seen.seen},
-           {"allowed", seen.allowed}, {"words", seen.words}, {"ms", seen.ms}};
+    row = {{"claim", test.claim},     {"said", seen.message}, {"test", test.id},
+           {"title", test.title},     {"verdict", verdict},   {"seen", seen.seen},
+           {"allowed", seen.allowed}, {"words", seen.words},  {"ms", seen.ms}};
     const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
     ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
-    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict,
+    log(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.message, test.id, verdict,
                     asked ? seen.seen : seen.words));
-    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.said == "1" && own_memory) {
+    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.message == "1" && own_memory) {
       beyond.push_back(test.claim + ": " + test.beyond);
       row["beyond"] = test.beyond;
     }
     if (seen.verdict != ClaimSeen::Verdict::broken) return;
-    say(fmt::format("  {:<61} asked: {}", "", test.title));
-    say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
-    if (!seen.words.empty()) say(fmt::format("  {:<61} it said: {}", "", seen.words));
-    if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
+    log(fmt::format("  {:<61} asked: {}", "", test.title));
+    log(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
+    if (!seen.words.empty()) log(fmt::format("  {:<61} it said: {}", "", seen.words));
+    if (!test.explain.empty()) log(fmt::format("  {:<61} {}", "", test.explain));
   }
 
   void add_end(const EngineEntry& entry, const std::string& end) {
@@ -220,8 +220,8 @@ struct Results {
     row = {{"claim", "always"},        {"said", ""},
            {"test", "end-of-process"}, {"title", "An agent is closed, and its process exits"},
            {"verdict", verdict},       {"seen", end}};
-    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
-    say(fmt::format("  {:<61} asked: {}", "",
+    log(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
+    log(fmt::format("  {:<61} asked: {}", "",
                     "An agent is closed, and its process exits with destructors and exit handlers"));
   }
 };
@@ -239,38 +239,38 @@ int show(Options options, const Globals& globals) {
   const ChildAnswer who = introduce(entry);
   if (!who.ok) {
     if (globals.json) fmt::print("{}\n", nlohmann::json{{"plugin", entry.plugin}, {"error", who.error}}.dump(2));
-    results.say(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
+    results.log(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
     return exit_unexpected;
   }
-  const auto said = who.value.at("claims").get<rules::ClaimTexts>();
-  if (!described) entry.processes = said.at("reach.host") == "1" || said.at("reach.network") == "1" ? 2 : 1;
+  const auto message = who.value.at("claims").get<rules::ClaimTexts>();
+  if (!described) entry.processes = message.at("reach.host") == "1" || message.at("reach.network") == "1" ? 2 : 1;
   results.out = {{"engine", who.value["name"]},  {"version", who.value["version"]},    {"file", who.value["file"]},
                  {"processes", entry.processes}, {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
-  for (const auto& claim : rules::claim_names()) results.out["claims"][claim] = said.at(claim);
-  results.say(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
+  for (const auto& claim : rules::claim_names()) results.out["claims"][claim] = message.at(claim);
+  results.log(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
                           entry.processes == 2 ? "between two processes" : "within one process"));
   if (!options.memory.empty()) {
     if (!results.test_provider(options.memory)) {
       if (globals.json) fmt::print("{}\n", results.out.dump(2));
       return exit_unexpected;
     }
-    if (const std::string why = unfit(results.out["memory"]["provider"], said); !why.empty()) throw UsageError(why);
+    if (const std::string why = unfit(results.out["memory"]["provider"], message); !why.empty()) throw UsageError(why);
   }
   // The other tests write, too: what they say of a transport that cannot is no news.
   std::optional<ClaimSeen> write;
   if (const auto at = std::find_if(tests.begin(), tests.end(), [](const RuleEntry& test) { return test.id == "writes"; });
       at != tests.end() && tests.size() > 1) {
-    write = rules::judge(*at, said, entry, options.memory);
-    if (write->verdict == ClaimSeen::Verdict::broken) results.say("a plain write is broken: look at `writes` first");
+    write = rules::judge(*at, message, entry, options.memory);
+    if (write->verdict == ClaimSeen::Verdict::broken) results.log("a plain write is broken: look at `writes` first");
   }
   for (const RuleEntry& test : tests) {
-    const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, said, entry, options.memory);
+    const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, message, entry, options.memory);
     results.add(test, seen, options.memory.empty());
   }
   if (const std::string end = end_of_process(entry); !end.empty()) results.add_end(entry, end);
   if (globals.json) fmt::print("{}\n", results.out.dump(2));
-  for (const auto& claim : results.beyond) results.say("not refutable here: " + claim);
-  results.say(fmt::format("{} hold, {} BROKEN, {} not asked", results.held, results.broken, results.unasked));
+  for (const auto& claim : results.beyond) results.log("not refutable here: " + claim);
+  results.log(fmt::format("{} hold, {} BROKEN, {} not asked", results.held, results.broken, results.unasked));
   return results.broken > 0 ? exit_unexpected : exit_as_expected;
 }
 

@@ -126,7 +126,7 @@ void print_result(const CaseResult& r) {
   const auto evidence = report::evidence_name(r);
   fmt::print("outcome   {}{}\n", report::ending_text(r), evidence.empty() ? "" : fmt::format(" ({})", evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
-  if (!report::is_said(r))
+  if (!report::is_reported(r))
     fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (std::size_t i = 1; i < r.diagnosis.causes.size(); ++i)
     fmt::print("  or       {}\n", report::visible(to_string(r.diagnosis.causes[i])));

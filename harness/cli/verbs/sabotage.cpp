@@ -65,7 +65,7 @@ int run(SabotageOptions options, const Globals& globals) {
   };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
-  how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  how.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
   expect_known("--behind expects an engine of cases/engines", options.behind, catalogue.engines().ids());
   std::vector<sabotage::Campaigned> all;

@@ -72,9 +72,9 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   rank.claim.tensors[1].offset = 64;
   c.groups[0].requests.push_back({7, 4, false, {1}, {}});
   const json view = worker_view(c);
-  const json told =
+  const json reported =
       register_arguments(case_from_json(view), Side::producer, {{"kv.L0", "/f", 4096, 1024}, {"kv.L1", "/g", 4096, 1024}});
-  const json& tensors = told["groups"][0]["ranks"][0]["tensors"];
+  const json& tensors = reported["groups"][0]["ranks"][0]["tensors"];
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[1]["offset"], 64);
   EXPECT_EQ(tensors[1]["memory"], 1);
@@ -83,7 +83,7 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   EXPECT_EQ(tensors[0]["shape"], (json{2, 8, 4, 2, 16}));
   EXPECT_EQ(tensors[0]["strides"], (json{8 * 256, 256, 64, 32, 2}));
   EXPECT_EQ(tensors[0]["itemsize"], 2);
-  EXPECT_EQ(told["memory"][1]["file"], "/g");
+  EXPECT_EQ(reported["memory"][1]["file"], "/g");
   const json moves = transfer_arguments(case_from_json(view), Side::consumer);
   ASSERT_EQ(moves["requests"].size(), 1u) << "requests that do not move are not passed on";
   EXPECT_EQ(moves["requests"][0]["blocks"], (json{6, 2, 1}));
@@ -129,10 +129,10 @@ class HostTest : public ::testing::Test {
                  second = hosts_[1]->open(key, case_, memory_[1], json::array());
       hosts_[0]->handshake(key, second);
       hosts_[1]->handshake(key, first);
-      const json said = hosts_[0]->transfer(key, case_, 0, progress);
+      const json message = hosts_[0]->transfer(key, case_, 0, progress);
       hosts_[1]->transfer(key, case_, 0, progress);
       for (auto& host : hosts_) host->close(key);
-      return said.value("moved", 0) > 0 ? "moved" : "done";
+      return message.value("moved", 0) > 0 ? "moved" : "done";
     } catch (const Stopped& stopped) {
       for (auto& host : hosts_) host->close(key);
       return stopped.reply.dump();
@@ -161,12 +161,12 @@ TEST_F(HostTest, AfterAnExceptionTheNextJobGetsAFreshProgram) {
 
 TEST_F(HostTest, WhatIsAbandonedIsReplacedUnlessItLetsGo) {
   for (const bool lets_go : {false, true}) {
-    const json said = {{"fault", "transfer:pending"}, {"side", "producer"}, {"abandon", lets_go}};
+    const json message = {{"fault", "transfer:pending"}, {"side", "producer"}, {"abandon", lets_go}};
     hosts_.clear(), memory_.clear(), files_.clear();
-    open("hostile.py", said);
+    open("hostile.py", message);
     int patience = -1;  // polls until the wait is abandoned, once
     auto options = options_of({python, programs + "hostile.py"});
-    options["options"] = said;
+    options["options"] = message;
     Host host("c", options, Side::producer, "test", [&] { return patience >= 0 && patience-- == 0; });
     process::Progress progress;
     const json pid = host.start()["facts"]["pid"];

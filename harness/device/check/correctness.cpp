@@ -271,15 +271,15 @@ std::string peers(Bench& b) {
   const Driver& driver = b.gpu.driver();
   const int count = device_count(driver);
   if (count < 2) throw Skip("this machine has one device");
-  std::string said;
+  std::string message;
   for (int other = 1; other < count; ++other) {
     int direct = 0;
     check(driver, driver.can_access_peer(&direct, 0, other), "querying peer access");
     b.numbers["0-" + std::to_string(other)] = direct != 0 ? "direct" : "through the host";
-    said += (said.empty() ? "" : ", ") + std::string("device 0 and ") + std::to_string(other) +
-            (direct != 0 ? " directly" : " through the host");
+    message += (message.empty() ? "" : ", ") + std::string("device 0 and ") + std::to_string(other) +
+               (direct != 0 ? " directly" : " through the host");
   }
-  return said;
+  return message;
 }
 
 }  // namespace kvcts::device::checks

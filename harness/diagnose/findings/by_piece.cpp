@@ -211,7 +211,7 @@ std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Lab
         PieceRule rule;
         rule.of = static_cast<int>(property.of);
         rule.words = property.words + " " + effect.words;
-        rule.said = fmt::format("{}; {} are whole", rule.words, property.others);
+        rule.message = fmt::format("{}; {} are whole", rule.words, property.others);
         rule.share = fmt::format("{} of {} pieces", text::thousands(with), text::thousands(std::ssize(pieces)));
         rule.part = effect.part;
         rule.whole = std::ranges::all_of(pieces, [](const Piece& one) { return one.right <= 0; });

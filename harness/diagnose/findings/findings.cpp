@@ -397,25 +397,25 @@ std::size_t count_extents(const std::vector<Extent>& extents, const Labels& labe
 
 /// One property of pieces that tells the wrong ones from the right ones is said in place of the first `many` findings, but
 /// not in place of one that is as simple. Otherwise it is noted: other cases may leave only one.
-void say_by_piece(const std::vector<Extent>& extents, const Labels& labels, std::vector<Finding>& findings,
-                  std::ptrdiff_t many) {
+void report_by_piece(const std::vector<Extent>& extents, const Labels& labels, std::vector<Finding>& findings,
+                     std::ptrdiff_t many) {
   if (many == 0 || labels.sources.empty()) return;
   std::vector<PieceRule> rules = piece_rules(extents, labels);
   if (rules.empty()) return;
   const bool simple = many == 1 && !findings.front().vague && count_extents(extents, labels) <= 3;
   const bool one = std::ranges::all_of(rules, [&](const PieceRule& rule) { return rule.of == rules.front().of; });
   if (one && !(simple && rules.front().whole)) {
-    Finding said;
+    Finding message;
     std::set<int> memories;
     for (const Extent& extent : extents) {
-      if (extent.wrong && extent.memory < labels.first_output) said.bytes += extent.bytes;
+      if (extent.wrong && extent.memory < labels.first_output) message.bytes += extent.bytes;
       if (extent.memory < labels.first_output && !labels.sources.contains(extent.memory)) memories.insert(extent.memory);
     }
-    if (memories.size() == 1) said.text = labels.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
-    said.text += rules.front().said + " (" + rules.front().share + ", " + text::thousands(said.bytes) +
-                 (said.bytes == 1 ? " byte)" : " bytes)");
+    if (memories.size() == 1) message.text = labels.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
+    message.text += rules.front().message + " (" + rules.front().share + ", " + text::thousands(message.bytes) +
+                    (message.bytes == 1 ? " byte)" : " bytes)");
     findings.erase(findings.begin(), findings.begin() + many);
-    findings.insert(findings.begin(), std::move(said));
+    findings.insert(findings.begin(), std::move(message));
   } else if (simple) {
     std::erase_if(rules, [](const PieceRule& rule) { return !rule.part; });
   }
@@ -424,8 +424,8 @@ void say_by_piece(const std::vector<Extent>& extents, const Labels& labels, std:
 
 }  // namespace
 
-std::vector<Finding> what_happened(const std::vector<Extent>& told, const Labels& labels) {
-  const std::vector<Extent> extents = cut_alike(told);
+std::vector<Finding> what_happened(const std::vector<Extent>& reported, const Labels& labels) {
+  const std::vector<Extent> extents = cut_alike(reported);
   std::map<int, Indices> of_memory;
   std::map<int, std::map<Sort, Indices>> groups;
   for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -456,7 +456,7 @@ std::vector<Finding> what_happened(const std::vector<Extent>& told, const Labels
   const auto larger = [](const Finding& a, const Finding& b) { return a.bytes > b.bytes; };
   std::stable_sort(out.begin(), out.begin() + outputs, larger);
   std::stable_sort(out.begin() + outputs, out.end(), larger);
-  say_by_piece(extents, labels, out, outputs);
+  report_by_piece(extents, labels, out, outputs);
   return out;
 }
 

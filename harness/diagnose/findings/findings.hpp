@@ -14,12 +14,12 @@ std::vector<Finding> what_happened(const std::vector<Extent>& extents, const Lab
 
 /// What tells pieces that came short from those that came whole.
 struct PieceRule {
-  int of{0};          ///< length, alignment or order
-  std::string words;  ///< "every piece of an odd length is 1 byte short"
-  std::string said;   ///< "...; the even ones are whole"
-  std::string share;  ///< "15 of 40 pieces"
-  bool part{false};   ///< it says how much of each is missing
-  bool whole{true};   ///< of each all is missing
+  int of{0};            ///< length, alignment or order
+  std::string words;    ///< "every piece of an odd length is 1 byte short"
+  std::string message;  ///< "...; the even ones are whole"
+  std::string share;    ///< "15 of 40 pieces"
+  bool part{false};     ///< it says how much of each is missing
+  bool whole{true};     ///< of each all is missing
 };
 /// Every such rule that holds for all wrong bytes, but for outputs; those of one property together, the simplest first.
 std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Labels& labels);

@@ -41,7 +41,7 @@ Labels labels() {
   return out;
 }
 
-std::vector<std::string> told(const std::vector<Extent>& extents) {
+std::vector<std::string> reported(const std::vector<Extent>& extents) {
   std::vector<std::string> out;
   for (const Finding& one : what_happened(extents, labels())) out.push_back(one.text);
   return out;
@@ -49,36 +49,36 @@ std::vector<std::string> told(const std::vector<Extent>& extents) {
 using Rules = std::vector<std::string>;
 
 TEST(Findings, NothingWrongIsNoRule) {
-  EXPECT_EQ(told(memory([](const Coordinates&, Extent&) {})), Rules{});
+  EXPECT_EQ(reported(memory([](const Coordinates&, Extent&) {})), Rules{});
 }
 
 TEST(Findings, SayWhereAndWhat) {
-  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) { extent.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
+  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) { extent.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
             Rules{"C: holds K and V exchanged (3,072 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
               if (at[Axis::layer] == 1) extent.is.at[Axis::kv] = 1 - at[Axis::kv];
             })),
             Rules{"C, layer 1: holds K and V exchanged (1,536 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::head] = 0; })),
+  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::head] = 0; })),
             Rules{"C, heads 1..3: holds head 0 (2,304 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
               if (at[Axis::token] / 4 == 1) extent.is.at[Axis::token] -= 4;
             })),
             Rules{"C, tokens 4..7 (block 1): holds tokens 0..3 (1,024 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
               if (at[Axis::token] >= 6) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
             })),
             Rules{"C, tokens 6..11 (blocks 1, 7): not written (1,536 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
               if (at[Axis::head] == 2) extent.is = {ByteSource::Kind::constant, 0, 0, 0, {}, ""};
             })),
             Rules{"C, head 2: holds 0x00 (768 bytes)"});
-  EXPECT_EQ(told(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::request] = 2; })),
+  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::request] = 2; })),
             Rules{"C: holds request B (3,072 bytes)"});
 }
 
 TEST(Findings, TwoThingsAreTwoRules) {
-  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
     if (at[Axis::layer] == 0) extent.is.at[Axis::head] ^= 1;
     if (at[Axis::layer] == 1 && at[Axis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
   }));
@@ -88,7 +88,7 @@ TEST(Findings, TwoThingsAreTwoRules) {
 
 TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
   // Within a block of 4 slots x 4 heads, walked as heads x slots.
-  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
     const std::int64_t flat = at[Axis::slot] * 4 + at[Axis::head];
     extent.is.at[Axis::token] += flat % 4 - at[Axis::slot];
     extent.is.at[Axis::head] = flat / 4;
@@ -104,14 +104,14 @@ TEST(Findings, ACopyOfRawBytesIsSaidInOffsets) {
     extent.is.at[Axis::token] = row / 4 % 12, extent.is.at[Axis::head] = row % 4;
   });
   for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
-  EXPECT_EQ(told(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
+  EXPECT_EQ(reported(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
   // Two halves from two places: no one distance holds.
   for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const std::size_t far = (i * 37 + 11) % extents.size();
     if (i % 8 == 0) extents[i].is.at = extents[far].should.at, extents[i].from_offset = extents[far].offset;
   }
-  const Rules rules = told(extents);
+  const Rules rules = reported(extents);
   EXPECT_GT(rules.size(), 1U);
 }
 
@@ -131,10 +131,11 @@ std::vector<Extent> laid_with(std::int64_t stride) {
 
 TEST(Findings, StridesAreReadOffExactly) {
   auto extents = laid_with(32);
-  const Rules rules = told(extents);
+  const Rules rules = reported(extents);
   ASSERT_FALSE(rules.empty());
   const auto says = [&](const std::string& text) {
-    return std::ranges::any_of(told(extents), [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
+    return std::ranges::any_of(reported(extents),
+                               [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,536 bytes)")) << rules[0];
   // A row that is elsewhere is not counted.
@@ -149,7 +150,7 @@ TEST(Findings, StridesAreOfWholeCodes) {
   auto extents = laid_with(32);
   for (Extent& extent : extents)
     if (extent.should.at[Axis::kv] == 0) ++extent.offset, --extent.bytes, extent.should.byte = extent.is.byte = 1;
-  const Rules rules = told(extents);
+  const Rules rules = reported(extents);
   EXPECT_TRUE(std::ranges::count(rules, "C: content lies with slots 32 bytes apart; declared: slots 64 (1,488 bytes)"))
       << rules[0];
 }
@@ -168,7 +169,7 @@ TEST(Findings, NoStridesAreReadIntoATable) {
     extents[i].from_offset = static_cast<std::int64_t>(row) * 640 + static_cast<std::int64_t>(i % 2) * 32;
     extents[i].wrong = extents[i].is != extents[i].should;
   }
-  for (const std::string& rule : told(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
+  for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
 }
 
 TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
@@ -178,7 +179,7 @@ TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
     if (extent.wrong && extent.is.kind == ByteSource::Kind::element) extent.is.at[Axis::request] = 2, extent.from = 0;
     extent.from_offset = extent.offset / 2;
   }
-  for (const std::string& rule : told(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
+  for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
 }
 
 TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
@@ -220,7 +221,7 @@ TEST(Findings, CountWhatIsRightInTheirScope) {
 
 TEST(Findings, NeverTakeInWhatIsRight) {
   // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
-  const Rules rules = told(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
     if (at[Axis::slot] == at[Axis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
   }));
   ASSERT_EQ(rules.size(), 4U);
@@ -236,8 +237,8 @@ TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
   extra.is.kind = ByteSource::Kind::element;
   extra.is.at.at = {0, 2, 0, 0, 9, none, none, 1, 0};
   extents.push_back(extra);
-  EXPECT_EQ(told(extents), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
-                                 "where nothing was meant (16 bytes)"});
+  EXPECT_EQ(reported(extents), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
+                                     "where nothing was meant (16 bytes)"});
 }
 
 TEST(Maps, AreTheShortestThatHold) {

@@ -250,7 +250,7 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
 }
 
 /// What is said of every byte (`runs`: run by run), as run_scenario() has it.
-std::vector<std::string> told(Played& p, bool runs) {
+std::vector<std::string> reported(Played& p, bool runs) {
   Expectation expectation(p.truth, p.space, p.symbols, Played::seed);
   if (runs)
     return texts(what_happened(p.scenario, p.space, p.symbols,
@@ -283,7 +283,7 @@ TEST(Sentences, AreTrueOfTheBytes) {
     if (played->mismatch.ranges.empty() || played->program.ending.kind != "completed") continue;
     ++wrong;
     for (const bool runs : {false}) {
-      const auto list = told(*played, runs);
+      const auto list = reported(*played, runs);
       sentences += static_cast<std::int64_t>(list.size());
       const std::string complaint = Evaluator(*played).hold(list);
       if (complaint.empty()) continue;

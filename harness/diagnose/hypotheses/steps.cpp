@@ -632,7 +632,7 @@ FaultClass class_of_order(const HypothesisSearch& search, std::size_t i, std::si
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
   };
-  if (const FaultClass told = class_of_length(search, i); told != FaultClass::none) return told;
+  if (const FaultClass reported = class_of_length(search, i); reported != FaultClass::none) return reported;
   const Action& a = search.action(i);
   const bool later = j > i;
   bool recycled = false, awaited = false;
@@ -640,10 +640,10 @@ FaultClass class_of_order(const HypothesisSearch& search, std::size_t i, std::si
   for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
     if (k == i) continue;
     const Action& c = search.action(k);
-    if (const FaultClass told = class_of_length(search, k); told != FaultClass::none) {
+    if (const FaultClass reported = class_of_length(search, k); reported != FaultClass::none) {
       // Done before the length changed, it used the old one; done after, the new one.
       if (c.request == a.request)
-        length = !later ? told : told == FaultClass::over_read ? FaultClass::truncated : FaultClass::over_read;
+        length = !later ? reported : reported == FaultClass::over_read ? FaultClass::truncated : FaultClass::over_read;
       continue;
     }
     const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;

@@ -96,12 +96,12 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
     fs::create_directories(package / "mooncake");
     std::ofstream(package / "kvcts-pins") << "pinned\n";
     setenv(transport::packages_variable, place.c_str(), 1);
-    const auto said = [] { return refusal([] { open_initiator(mooncake("mooncake-9.9.9")); }); };
-    EXPECT_NE(said().find("there is no mooncake/engine.so"), std::string::npos) << said();
+    const auto message = [] { return refusal([] { open_initiator(mooncake("mooncake-9.9.9")); }); };
+    EXPECT_NE(message().find("there is no mooncake/engine.so"), std::string::npos) << message();
     fs::copy_file("/proc/self/exe", package / "mooncake/engine.so");  // an ELF file with another build ID
-    EXPECT_NE(said().find("is of a version that this plug-in does not know (build ID "), std::string::npos) << said();
+    EXPECT_NE(message().find("is of a version that this plug-in does not know (build ID "), std::string::npos) << message();
     std::ofstream(package / "mooncake/engine.so") << "no library";
-    EXPECT_NE(said().find("(build ID none)"), std::string::npos) << said();
+    EXPECT_NE(message().find("(build ID none)"), std::string::npos) << message();
     fs::remove_all(place);
   });
 }
@@ -109,16 +109,16 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
 TEST_F(MooncakePlugin, AProcessRunsOneVersion) {
   isolated([] {
     const Session first = open_initiator(mooncake(newer));
-    const std::string said = refusal([] { open_initiator(mooncake(older)); });
-    EXPECT_NE(said.find("this process runs mooncake-0.3.13.post1 already"), std::string::npos) << said;
+    const std::string message = refusal([] { open_initiator(mooncake(older)); });
+    EXPECT_NE(message.find("this process runs mooncake-0.3.13.post1 already"), std::string::npos) << message;
   });
 }
 
 TEST_F(MooncakePlugin, WithoutThePackageItSaysWhatToInstall) {
   isolated([] {
-    const std::string said = refusal([] { open_initiator(mooncake("mooncake-0.0.0")); });
-    EXPECT_NE(said.find("engine package mooncake-0.0.0 is not installed"), std::string::npos) << said;
-    EXPECT_NE(said.find("./run_suite.sh install"), std::string::npos) << said;
+    const std::string message = refusal([] { open_initiator(mooncake("mooncake-0.0.0")); });
+    EXPECT_NE(message.find("engine package mooncake-0.0.0 is not installed"), std::string::npos) << message;
+    EXPECT_NE(message.find("./run_suite.sh install"), std::string::npos) << message;
   });
 }
 
@@ -126,8 +126,8 @@ TEST_F(MooncakePlugin, WrongOptionsAreNamed) {
   for (const auto& [option, value] : std::map<std::string, std::string>{
            {"guard", "maybe"}, {"window", "many"}, {"ends", "some"}, {"peer_fault", "sleeps"}, {"peer_fault_at", "dawn"}}) {
     isolated([name = option, wrong = value] {
-      const std::string said = refusal([&] { open_initiator(mooncake(newer, {{name, wrong}})); });
-      EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;
+      const std::string message = refusal([&] { open_initiator(mooncake(newer, {{name, wrong}})); });
+      EXPECT_NE(message.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << message;
     });
   }
 }

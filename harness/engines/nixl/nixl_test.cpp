@@ -47,16 +47,16 @@ class NixlPlugin : public ::testing::Test {
     Session session = open_initiator(setup);
     const auto local = session.register_region(here.region(0, bytes));
     const auto peer = session.add_peer(target->metadata({target->add(there.region(0, bytes))}));
-    const std::string said = refusal([&] {
+    const std::string message = refusal([&] {
       const auto request = session.post(peer, Op::write, {{local, 0, 0, 0, bytes}});
       session.wait(request);
       session.release(request);
     });
-    if (said.empty()) {
+    if (message.empty()) {
       EXPECT_TRUE(here.copy() == there.copy()) << "complete, and the bytes differ";
     }
     if (facts != nullptr) *facts = session.facts();
-    return said;
+    return message;
   }
 };
 
@@ -80,12 +80,12 @@ TEST_F(NixlPlugin, TheTwoPersonalitiesTakeTheirPaths) {
 
 TEST_F(NixlPlugin, AnotherPathThanTheNamedOneFails) {
   isolated("nixl-1.5.1", [] {
-    const std::string said = write(nixl("nixl-1.5.1", "tcp,cma", {{"path", "tcp"}}));
-    EXPECT_NE(said.find("expected the path tcp; UCX chose cma/memory"), std::string::npos) << said;
+    const std::string message = write(nixl("nixl-1.5.1", "tcp,cma", {{"path", "tcp"}}));
+    EXPECT_NE(message.find("expected the path tcp; UCX chose cma/memory"), std::string::npos) << message;
   });
   isolated("nixl-1.5.1", [] {
-    const std::string said = write(nixl("nixl-1.5.1", "tcp", {{"path", "cma"}}));
-    EXPECT_NE(said.find("expected the path cma; UCX chose tcp/lo"), std::string::npos) << said;
+    const std::string message = write(nixl("nixl-1.5.1", "tcp", {{"path", "cma"}}));
+    EXPECT_NE(message.find("expected the path cma; UCX chose tcp/lo"), std::string::npos) << message;
   });
 }
 
@@ -112,9 +112,9 @@ TEST_F(NixlPlugin, CodesAreExact) {
 
 TEST_F(NixlPlugin, WithoutThePackageItSaysWhatToInstall) {
   isolated("", [] {
-    const std::string said = refusal([] { open_initiator(nixl("nixl-0.0.0", "tcp", {})); });
-    EXPECT_NE(said.find("engine package nixl-0.0.0 is not installed"), std::string::npos) << said;
-    EXPECT_NE(said.find("./run_suite.sh install"), std::string::npos) << said;
+    const std::string message = refusal([] { open_initiator(nixl("nixl-0.0.0", "tcp", {})); });
+    EXPECT_NE(message.find("engine package nixl-0.0.0 is not installed"), std::string::npos) << message;
+    EXPECT_NE(message.find("./run_suite.sh install"), std::string::npos) << message;
   });
 }
 
@@ -125,8 +125,8 @@ TEST_F(NixlPlugin, WrongOptionsAreNamed) {
                                                                         {"path", "rdma"},
                                                                         {"guard", "maybe"}}) {
     isolated("nixl-1.5.1", [name = option, wrong = value] {
-      const std::string said = refusal([&] { open_initiator(nixl("nixl-1.5.1", "tcp", {{name, wrong}})); });
-      EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;
+      const std::string message = refusal([&] { open_initiator(nixl("nixl-1.5.1", "tcp", {{name, wrong}})); });
+      EXPECT_NE(message.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << message;
     });
   }
 }

@@ -177,10 +177,10 @@ class InjectorProxy final : Memory {
     }
     // Reports about the requested list what correct code would report.
     const bool over = request.stage != Stage::moving;
-    const auto told = [&](std::uint64_t& done, std::uint64_t asked) {
+    const auto reported = [&](std::uint64_t& done, std::uint64_t asked) {
       if (over || done != KVCTS_UNKNOWN) done = over ? asked : std::min(done, asked);
     };
-    told(progress.bytes_done, request.bytes), told(progress.descriptors_done, request.descriptors);
+    reported(progress.bytes_done, request.bytes), reported(progress.descriptors_done, request.descriptors);
     return status;
   }
 
@@ -384,17 +384,17 @@ class InjectorProxy final : Memory {
   /// Reported complete now, moved later.
   void post_delayed(std::shared_ptr<Request> request) {
     delayed_writes_.add(wrong_.delay, [this, request = std::move(request), posted = false]() mutable {
-      kvcts_progress* const untold = nullptr;
-      const std::int32_t status = std::exchange(posted, true) ? real_(&kvcts_transport::poll, request->id, untold)
+      kvcts_progress* const unreported = nullptr;
+      const std::int32_t status = std::exchange(posted, true) ? real_(&kvcts_transport::poll, request->id, unreported)
                                                               : real_(&kvcts_transport::post, request->id);
       return status == KVCTS_OK;
     });
   }
 
   void move_now(Request& request) {
-    kvcts_progress* const untold = nullptr;
+    kvcts_progress* const unreported = nullptr;
     for (std::int32_t status = real_(&kvcts_transport::post, request.id); status == KVCTS_IN_PROGRESS;)
-      status = real_(&kvcts_transport::poll, request.id, untold);
+      status = real_(&kvcts_transport::poll, request.id, unreported);
   }
 
   /// For a region or a peer that a late operation still needs.

@@ -59,10 +59,10 @@ UcxMessages::UcxMessages(ucp_worker_h worker, Host& host) : worker_(worker), hos
   listen<&UcxMessages::on_get>(get);
   const auto answered = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes,
                            const ucp_am_recv_param_t* param) {
-    Answer told;
-    if (head_bytes != sizeof told) return UCS_OK;
-    std::memcpy(&told, head, sizeof told);
-    return static_cast<Host*>(self)->answered(told, payload_of(data, bytes, *param));
+    Answer reported;
+    if (head_bytes != sizeof reported) return UCS_OK;
+    std::memcpy(&reported, head, sizeof reported);
+    return static_cast<Host*>(self)->answered(reported, payload_of(data, bytes, *param));
   };
   set_handler(worker_, answer, answered, &host_);
 }

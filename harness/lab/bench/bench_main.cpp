@@ -134,10 +134,10 @@ class Program {
     }
     const Measured m = measure(row, options_.quick ? 1 : options_.least, options_.quick ? 0 : options_.seconds);
     if (!std::isfinite(m.ratio) || m.ratio <= 0) throw std::runtime_error("row " + name + " gave no finite ratio");
-    const std::string said = verdict(row, m);
+    const std::string message = verdict(row, m);
     fmt::print("{:<58} {:>8.2f} {:>8.2f} {:>7.2f} {:>7} {:<5} {}{}\n", name, m.speed / 1e9, m.reference_speed / 1e9, m.ratio,
-               row.target > 0 ? fmt::format("{:.2f}", row.target) : "", said, row.against,
-               said == "short" && !row.why.empty() ? "; " + row.why : "");
+               row.target > 0 ? fmt::format("{:.2f}", row.target) : "", message, row.against,
+               message == "short" && !row.why.empty() ? "; " + row.why : "");
     std::fflush(stdout);
     result_["rows"].push_back({{"name", name},
                                {"family", family},

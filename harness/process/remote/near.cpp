@@ -43,16 +43,16 @@ struct Gone : std::runtime_error {
 class Starter {
  public:
   explicit Starter(std::vector<std::string> words) {
-    int in[2], said[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(said, O_CLOEXEC) != 0) throw Gone("no pipe");
+    int in[2], answer[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(answer, O_CLOEXEC) != 0) throw Gone("no pipe");
     stdin_.reset(in[1]);
-    said_.reset(said[0]);
-    const UniqueFd theirs(in[0]), theirs_said(said[1]);
-    ::fcntl(said_.get(), F_SETFL, O_NONBLOCK);
+    answer_.reset(answer[0]);
+    const UniqueFd theirs(in[0]), their_answer(answer[1]);
+    ::fcntl(answer_.get(), F_SETFL, O_NONBLOCK);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 0);
-    for (const int stream : {1, 2}) ::posix_spawn_file_actions_adddup2(&actions, theirs_said.get(), stream);
+    for (const int stream : {1, 2}) ::posix_spawn_file_actions_adddup2(&actions, their_answer.get(), stream);
     std::vector<char*> pointers = pointers_to(words);
     const int error = ::posix_spawnp(&pid_, pointers[0], &actions, nullptr, pointers.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
@@ -74,11 +74,11 @@ class Starter {
   void write_line(const std::string& line) const {
     [[maybe_unused]] const auto written = ::write(stdin_.get(), line.data(), line.size());
   }
-  int said() const { return said_.get(); }
+  int answer() const { return answer_.get(); }
   /// What it said last, in a line.
   const std::string& words() {
     char buffer[4096];
-    for (ssize_t got = 0; (got = ::read(said_.get(), buffer, sizeof buffer)) > 0;)
+    for (ssize_t got = 0; (got = ::read(answer_.get(), buffer, sizeof buffer)) > 0;)
       words_ = (words_ + std::string(buffer, static_cast<std::size_t>(got))).substr(0, 2000);
     while (!words_.empty() && (words_.back() == '\n' || words_.back() == '\r')) words_.pop_back();
     return words_;
@@ -98,7 +98,7 @@ class Starter {
  private:
   pid_t pid_{0};
   int status_{0}, patience_ms_{end_ms};
-  UniqueFd stdin_, said_;
+  UniqueFd stdin_, answer_;
   std::string words_;
 };
 
@@ -159,9 +159,9 @@ class Near {
     const std::int64_t deadline = now_ns() + start_ms * ns_per_ms;
     json hello;
     while (hello.is_null()) {
-      if (starter_->ended()) throw Gone(said_of_start() + starter_->ending());
+      if (starter_->ended()) throw Gone(start_answer() + starter_->ending());
       if (now_ns() > deadline)
-        throw Gone(said_of_start() + "it did not connect within " + std::to_string(start_ms / 1000) + " s");
+        throw Gone(start_answer() + "it did not connect within " + std::to_string(start_ms / 1000) + " s");
       std::vector<pollfd> entries{{listener.socket.get(), POLLIN, 0}, {lines_[0].channel.fd(), POLLRDHUP, 0}};
       for (const Caller& caller : callers) entries.push_back({caller.channel.fd(), POLLIN, 0});
       ::poll(entries.data(), entries.size(), 50);
@@ -207,14 +207,14 @@ class Near {
     return host.value("address", "").empty() ? hello.value("address", "") : host.value("address", "");
   }
 
-  std::string said_of_start() {
+  std::string start_answer() {
     const std::string words = starter_->words();
     return words.empty() ? "" : words + "; ";
   }
 
   void wait() {
     std::vector<pollfd> entries{{far_->fd(), static_cast<short>(POLLIN | (far_->output_bytes() > 0 ? POLLOUT : 0)), 0},
-                                {starter_->said(), POLLIN, 0}};
+                                {starter_->answer(), POLLIN, 0}};
     const auto add = [&](Channel& channel) {
       entries.push_back({channel.fd(), static_cast<short>(POLLIN | (channel.has_output() ? POLLOUT : 0)), 0});
     };

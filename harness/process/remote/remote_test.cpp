@@ -52,7 +52,7 @@ class Remote : public ::testing::Test {
       if (stat.parent == near_) return stat.pid;
     return 0;
   }
-  std::string said() const {
+  std::string message() const {
     char text[2048];
     const ssize_t got = ::pread(errors_.get(), text, sizeof text, 0);
     return std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0);
@@ -60,7 +60,7 @@ class Remote : public ::testing::Test {
   /// Until near has ended by itself.
   std::string last_output() {
     ::waitpid(std::exchange(near_, 0), nullptr, 0);
-    return said();
+    return message();
   }
 
   pid_t near_{0};
@@ -141,7 +141,7 @@ TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
   ASSERT_NE(far, 0);
   ::kill(far, SIGKILL);
   EXPECT_THROW(event("never"), FrameError);
-  EXPECT_NE(last_output().find("host decode: the other host closed the channel"), std::string::npos) << said();
+  EXPECT_NE(last_output().find("host decode: the other host closed the channel"), std::string::npos) << message();
 }
 
 TEST_F(Remote, AHostThatIsSilentIsLost) {
@@ -152,7 +152,7 @@ TEST_F(Remote, AHostThatIsSilentIsLost) {
   ::kill(far, SIGSTOP);
   EXPECT_THROW(event("never"), FrameError);
   ::kill(far, SIGCONT);
-  EXPECT_NE(last_output().find("host decode: no word from it for 10 s"), std::string::npos) << said();
+  EXPECT_NE(last_output().find("host decode: no word from it for 10 s"), std::string::npos) << message();
 }
 
 }  // namespace

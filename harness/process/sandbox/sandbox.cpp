@@ -113,7 +113,7 @@ const std::string& bubblewrap() {
 }
 
 /// Runs a command to its end with `filter` at descriptor 3; returns its wait() status, and its output in `said`.
-int run(const std::vector<std::string>& argv, int filter, std::string& said) {
+int run(const std::vector<std::string>& argv, int filter, std::string& message) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
   const UniqueFd in(ends[0]);
@@ -130,16 +130,16 @@ int run(const std::vector<std::string>& argv, int filter, std::string& said) {
   ::posix_spawn_file_actions_destroy(&actions);
   out.reset();
   if (error != 0) {
-    said = std::strerror(error);
+    message = std::strerror(error);
     return -1;
   }
   std::array<char, 512> buffer;
   for (ssize_t n = 0; (n = ::read(in.get(), buffer.data(), buffer.size())) > 0;)
-    said.append(buffer.data(), static_cast<std::size_t>(n));
+    message.append(buffer.data(), static_cast<std::size_t>(n));
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  while (!said.empty() && said.back() == '\n') said.pop_back();
+  while (!message.empty() && message.back() == '\n') message.pop_back();
   return status;
 }
 
@@ -149,11 +149,13 @@ std::string try_it() {
   if (bubblewrap().empty()) return "bubblewrap is not installed";
   try {
     const UniqueFd filter = filter_of({});
-    std::string said;
+    std::string message;
     // What is promised, as seen from inside: any program could call itself bwrap.
-    const int status = run(sandboxed({}, 3, {(program_folder() / "kvcts-launcher").string(), "probe"}), filter.get(), said);
+    const int status =
+        run(sandboxed({}, 3, {(program_folder() / "kvcts-launcher").string(), "probe"}), filter.get(), message);
     if (status == 0) return "";
-    return said.empty() ? "bubblewrap ended with status " + std::to_string(status) : said.substr(0, said.find('\n'));
+    return message.empty() ? "bubblewrap ended with status " + std::to_string(status)
+                           : message.substr(0, message.find('\n'));
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -259,9 +261,9 @@ const std::string& why_no_sandbox() {
 
 std::string isolation_text() {
   if (!why_no_sandbox().empty()) return "none: " + why_no_sandbox();
-  std::string said;
-  run({bubblewrap(), "--version"}, -1, said);
-  return said;
+  std::string message;
+  run({bubblewrap(), "--version"}, -1, message);
+  return message;
 }
 
 }  // namespace kvcts::process

@@ -46,15 +46,15 @@ Told inside(const std::string& script, const Sandbox& sandbox = {}) {
   const int error = ::posix_spawn(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  Told told;
+  Told reported;
   std::array<char, 4096> buffer;
   for (ssize_t n = 0; error == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
-    told.text.append(buffer.data(), static_cast<std::size_t>(n));
+    reported.text.append(buffer.data(), static_cast<std::size_t>(n));
   ::close(ends[0]);
   int status = 0;
   if (error == 0) ::waitpid(pid, &status, 0);
-  told.status = error != 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
-  return told;
+  reported.status = error != 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+  return reported;
 }
 
 std::string python(const std::string& code) { return "python3 -c '" + code + "'"; }
@@ -75,9 +75,10 @@ TEST_F(InSandbox, OnlyItsOwnProcessesAreThere) {
 TEST_F(InSandbox, NothingThatItWritesIsLeft) {
   const std::string name = "kvcts-sandbox-" + std::to_string(::getpid());
   for (const std::string folder : {"/tmp/", "/dev/shm/", "/run/", "/var/tmp/"}) {
-    const Told told = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder);
-    EXPECT_TRUE(told.text.starts_with("x\n")) << folder << told.text;
-    EXPECT_LE(std::count(told.text.begin(), told.text.end(), '\n'), 3) << "beside it at most a checkout: " << told.text;
+    const Told reported = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder);
+    EXPECT_TRUE(reported.text.starts_with("x\n")) << folder << reported.text;
+    EXPECT_LE(std::count(reported.text.begin(), reported.text.end(), '\n'), 3)
+        << "beside it at most a checkout: " << reported.text;
     EXPECT_FALSE(fs::exists(folder + name)) << folder;
   }
   for (const std::string folder : {"/", "/etc/", "/usr/lib/"})
@@ -199,10 +200,10 @@ TEST(Sandbox, EveryGrantIsDescribed) {
 }
 
 TEST(Sandbox, AProbeFromOutsideSeesThatItDoesNotHold) {
-  std::FILE* said = ::popen((checkout::build() + "/bin/kvcts-launcher probe").c_str(), "r");
+  std::FILE* message = ::popen((checkout::build() + "/bin/kvcts-launcher probe").c_str(), "r");
   char words[200]{};
-  EXPECT_NE(std::fgets(words, sizeof words, said), nullptr);
-  EXPECT_NE(::pclose(said), 0);
+  EXPECT_NE(std::fgets(words, sizeof words, message), nullptr);
+  EXPECT_NE(::pclose(message), 0);
   EXPECT_TRUE(std::string(words).starts_with("the sandbox does not hold: ")) << words;
 }
 

@@ -86,15 +86,15 @@ void Asked::tell_groups() {
   std::int64_t blocks = 0, longest = 0;
   std::set<std::uint32_t> generations;
   for (const Request& mine : question_.content.requests) {
-    kvcts::Request& told = group.requests.emplace_back();
-    told.generation = mine.generation, told.tokens = tokens_of(mine, size), told.consumer_blocks = mine.blocks;
-    for (std::size_t i = 0; i < mine.blocks.size(); ++i) told.producer_blocks.push_back(blocks++);
+    kvcts::Request& reported = group.requests.emplace_back();
+    reported.generation = mine.generation, reported.tokens = tokens_of(mine, size), reported.consumer_blocks = mine.blocks;
+    for (std::size_t i = 0; i < mine.blocks.size(); ++i) reported.producer_blocks.push_back(blocks++);
     longest = std::max(longest, static_cast<std::int64_t>(mine.blocks.size()));
     generations.insert(mine.generation);
     const auto match = std::ranges::find(theirs, mine.generation, &Request::generation);
     sent = sent && match != theirs.end();
     if (!sent) continue;
-    told.producer_blocks = match->blocks;
+    reported.producer_blocks = match->blocks;
     theirs.erase(match);
   }
   truth_.connector.kind = "reference";
@@ -142,11 +142,11 @@ void Asked::add_earlier(const std::set<std::uint32_t>& generations, std::int64_t
   };
   for (const std::uint32_t g : known) {
     if (block < longest) break;
-    kvcts::Request& told = elsewhere.requests.emplace_back();
-    told.generation = g, told.transfer = false, told.tokens = longest * subject.geometry.block_size;
-    for (std::int64_t i = 0; i < longest; ++i) told.producer_blocks.push_back(--block);
+    kvcts::Request& reported = elsewhere.requests.emplace_back();
+    reported.generation = g, reported.transfer = false, reported.tokens = longest * subject.geometry.block_size;
+    for (std::int64_t i = 0; i < longest; ++i) reported.producer_blocks.push_back(--block);
     const auto reuse = later(g);
-    if (reuse != question_.content.requests.end()) told.consumer_blocks = reuse->blocks;
+    if (reuse != question_.content.requests.end()) reported.consumer_blocks = reuse->blocks;
   }
 }
 

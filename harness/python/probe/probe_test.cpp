@@ -74,24 +74,24 @@ TEST(Probe, WrittenThroughAnotherMap) {
 
 TEST(Probe, SaysWhatHappenedToRows) {
   using Words = std::vector<std::string>;
-  const auto told = [](const Report& report) {
+  const auto reported = [](const Report& report) {
     Words out;
     for (const Finding& one : report.what_happened) out.push_back(one.text);
     return out;
   };
   Memory memory("L x B K N H C");
   memory.hold(request);
-  EXPECT_EQ(told(memory.ask(request)), Words{});
+  EXPECT_EQ(reported(memory.ask(request)), Words{});
   // Block 0 (tokens 4..7) gets what block 5 (tokens 0..3) has, in layer 1: 2 * 4 * 3 * 16 * 2 bytes a block.
   const std::int64_t block = 768;
   std::copy_n(memory.bytes[1].begin() + 5 * block, block, memory.bytes[1].begin());
-  EXPECT_EQ(told(memory.ask(request)), Words{"consumer, layer 1, tokens 4..7 (block 0): holds tokens 0..3 (768 bytes)"});
+  EXPECT_EQ(reported(memory.ask(request)), Words{"consumer, layer 1, tokens 4..7 (block 0): holds tokens 0..3 (768 bytes)"});
 
   memory.hold(request);
   memory.bytes[0][5 * block + 63] ^= 1;  // one bit in a row that begins right
   const Report changed = memory.ask(request);
   EXPECT_EQ(
-      told(changed),
+      reported(changed),
       Words{"consumer, layer 0, K, token 0 (block 5), head 1, channel 15: holds bytes of unknown origin (1 of 2 bytes)"});
   EXPECT_EQ(changed.diagnosis.text.find("cause not identified; what happened: consumer, layer 0, K, token 0"), 0U)
       << changed.diagnosis.text;

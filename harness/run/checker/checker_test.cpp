@@ -470,12 +470,12 @@ TEST(Checker, NamesScalesOfTheLastBlockThatWereNotMoved) {
 }
 
 // Content that the scenario has in two places is one for the oracle too, and it has some where the oracle has.
-void expect_told(const Pair& setup) {
+void expect_reported(const Pair& setup) {
   const ResolvedCase c = make(setup);
-  const scenario::Scenario told = diagnose::lower(c);
-  const scenario::AddressSpace space(told);
+  const scenario::Scenario reported = diagnose::lower(c);
+  const scenario::AddressSpace space(reported);
   scenario::SymbolTable symbols;
-  const scenario::Truth truth = scenario::truth_of(told, space, symbols);
+  const scenario::Truth truth = scenario::truth_of(reported, space, symbols);
   constexpr int passes = 3;
   const auto written = [&](const RegionRef& region, int pass) {
     std::vector<std::uint8_t> file(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
@@ -510,13 +510,13 @@ void expect_told(const Pair& setup) {
 }
 
 TEST(Lowering, MovesWhatTheOracleExpects) {
-  expect_told({});
+  expect_reported({});
   Pair shards;
   shards.producer_tp = 2, shards.consumer_tp = 4, shards.consumer = "L x B H N K C", shards.consumer_block_size = 2;
-  expect_told(shards);
+  expect_reported(shards);
   Pair joined;
   joined.producer = "B L H N K C", joined.producer_tp = 4, joined.tokens = 11;
-  expect_told(joined);
+  expect_reported(joined);
 }
 
 TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {

@@ -214,13 +214,13 @@ std::optional<Diagnosis> OpenCase::name_reuse() const {
   for (const auto& [generation, word] : reuse_.given())
     if (!wrong_as(reuse_.transferred_late(generation)))
       late[word] += fmt::format("{} r{}", late[word].empty() ? "" : ",", generation);
-  std::string said = late.empty() || late.contains("done") ? "answered done" : "";
+  std::string answer = late.empty() || late.contains("done") ? "answered done" : "";
   for (const auto& [word, requests] : late)
-    if (word != "done") said += fmt::format("{}said {} of{}", said.empty() ? "" : " and ", word, requests);
+    if (word != "done") answer += fmt::format("{}said {} of{}", answer.empty() ? "" : " and ", word, requests);
   return named({{FaultClass::stale_block,
                  fmt::format("the producer {}, its blocks were given to the next request (generation {}) at once, and the "
                              "consumer received that request's content",
-                             said, reuse_.generation())}},
+                             answer, reuse_.generation())}},
                explains_all(*wrong));
 }
 
@@ -390,11 +390,11 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
   const bool explicit_plan = case_.connector.kind == "explicit";
   if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most)))
     return std::nullopt;
-  const std::string said = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
+  const std::string answer = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
   const std::string most = amount.most != amount.least ? fmt::format(" to {}", amount.most) : "";
-  return certain(
-      FaultClass::false_success,
-      fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said, moved, amount.least, most));
+  return certain(FaultClass::false_success,
+                 fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", answer, moved,
+                             amount.least, most));
 }
 
 Report OpenCase::compare(const json& request) {

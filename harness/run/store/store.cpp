@@ -266,7 +266,7 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
   RunReader reader(state_->db, state_->directory);
   Drift drift;
   if (reader.planned()) {
-    const auto say = [&](std::string line) {
+    const auto log = [&](std::string line) {
       if (drift.first.size() < 10) drift.first.push_back(std::move(line));
     };
     Statement stored(db, "SELECT id, digest, ordinal, execution, expected, seal FROM planned ORDER BY ordinal");
@@ -276,12 +276,12 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
       const auto found = wanted.find(stored.text(0));
       if (found == wanted.end()) {
         ++drift.removed;
-        say(fmt::format("removed: {}", stored.text(0)));
+        log(fmt::format("removed: {}", stored.text(0)));
         continue;
       }
       if (found->second->digest != stored.text(1)) {
         ++drift.changed;
-        say(fmt::format("changed: {} (digest {} -> {})", stored.text(0), short_digest(stored.text(1)),
+        log(fmt::format("changed: {} (digest {} -> {})", stored.text(0), short_digest(stored.text(1)),
                         short_digest(found->second->digest)));
       }
       wanted.erase(found);
@@ -289,7 +289,7 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     for (const auto& c : cases) {
       if (wanted.count(c.id) == 0) continue;
       ++drift.added;
-      say("added: " + c.id);
+      log("added: " + c.id);
     }
     return drift;
   }

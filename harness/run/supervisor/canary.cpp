@@ -55,7 +55,7 @@ Task<void> CaseExecutor::ask_canary(Attempt& a) {
   add_evidence(a.result, "canary", words + "\n");
   if (passes) co_return;
   run_.set_aside.emplace(engine.plugin, "after " + a.result.id + " the canary of " + engine.plugin + " failed: " + words);
-  run_.say("set aside for the rest of this run: " + engine.plugin + "; " + run_.set_aside.at(engine.plugin));
+  run_.log("set aside for the rest of this run: " + engine.plugin + "; " + run_.set_aside.at(engine.plugin));
 }
 
 }  // namespace kvcts::supervisor

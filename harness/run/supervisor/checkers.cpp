@@ -72,12 +72,12 @@ Task<json> Checkers::reply(std::int64_t limit_ms, std::vector<process::UniqueFd>
   const CheckerRequest op = asked_.empty() ? CheckerRequest::hello : asked_.front();
   if (!asked_.empty()) asked_.pop_front();
   if (each_.size() == 1) co_return co_await each_[0]->reply(limit_ms, fds);
-  json said[2];
+  json answer[2];
   std::vector<process::UniqueFd> files[2];
   std::string absent;
   for (std::size_t i = 0; i < 2; ++i) {
     try {
-      said[i] = co_await each_[i]->reply(limit_ms, &files[i]);
+      answer[i] = co_await each_[i]->reply(limit_ms, &files[i]);
     } catch (const Lost&) {
       const bool by_one = op == CheckerRequest::compare || op == CheckerRequest::close;
       if (each_[i]->host_lost().empty() || !absent.empty() || !by_one) throw;
@@ -85,20 +85,22 @@ Task<json> Checkers::reply(std::int64_t limit_ms, std::vector<process::UniqueFd>
     }
   }
   if (!absent.empty()) {
-    json& other = said[0].is_null() ? said[1] : said[0];
+    json& other = answer[0].is_null() ? answer[1] : answer[0];
     other["absent"] = absent;
     co_return std::move(other);
   }
-  if (op == CheckerRequest::look) co_return std::move(said[said[0].contains("error") ? 1 : 0]);
-  for (json& one : said)
+  if (op == CheckerRequest::look) co_return std::move(answer[answer[0].contains("error") ? 1 : 0]);
+  for (json& one : answer)
     if (one.contains("error")) co_return std::move(one);
   if (op == CheckerRequest::open)
-    said[1]["files"] = files_of(said[0].at("files"), said[1].at("files"), files[0], files[1], fds);
+    answer[1]["files"] = files_of(answer[0].at("files"), answer[1].at("files"), files[0], files[1], fds);
   if (op == CheckerRequest::compare)
-    said[1]["report"] = to_json(together(report_from_json(said[0].at("report")), report_from_json(said[1].at("report"))));
+    answer[1]["report"] =
+        to_json(together(report_from_json(answer[0].at("report")), report_from_json(answer[1].at("report"))));
   if (op == CheckerRequest::recheck)
-    said[1]["late"] = to_json(together(late_write_from_json(said[0].at("late")), late_write_from_json(said[1].at("late"))));
-  co_return std::move(said[1]);
+    answer[1]["late"] =
+        to_json(together(late_write_from_json(answer[0].at("late")), late_write_from_json(answer[1].at("late"))));
+  co_return std::move(answer[1]);
 }
 
 Task<void> Checkers::drain(std::uint64_t key) {

@@ -118,7 +118,7 @@ Task<void> CaseExecutor::part_from_workers(Attempt& a) {
     a.result.evidence_files = std::move(evidence);
   } else if (ended.kind != Kind::completed) {
     decide_departure(ended, a.result);
-    if (a.key == 0) run_.say("after " + a.result.id + ": " + a.result.message);
+    if (a.key == 0) run_.log("after " + a.result.id + ": " + a.result.message);
   }
   if (!workers_) co_return;
   const std::unique_ptr<Workers> workers = std::move(workers_);

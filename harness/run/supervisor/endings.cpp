@@ -234,10 +234,10 @@ Task<CaseExecutor::ToolResult> CaseExecutor::run_tool(Child::Spec spec, std::int
 }
 
 Task<void> CaseExecutor::hold(Attempt& a, Child& child) {
-  run_.say("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
+  run_.log("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
   for (const auto& worker : workers_->children)
-    run_.say("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
-  run_.say("  to continue, end that process or press Ctrl-C here");
+    run_.log("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
+  run_.log("  to continue, end that process or press Ctrl-C here");
   ++run_.holding;
   hold_released_ = false;
   while (!hold_released_ && !child.exited()) {

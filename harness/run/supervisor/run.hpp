@@ -67,7 +67,7 @@ struct Run {
     if (!error) error = why;
     stopping = true;
   }
-  void say(const std::string& line) const {
+  void log(const std::string& line) const {
     if (handlers.on_message) handlers.on_message(line);
   }
 };

@@ -14,7 +14,7 @@ using Kind = PhaseResult::Kind;
 
 namespace {
 
-constexpr std::int64_t told_start_ms = 5'000;           // report a program that takes longer to import its modules
+constexpr std::int64_t reported_start_ms = 5'000;       // report a program that takes longer to import its modules
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no valid reply is nearly that long
 
 /// Whether the case's engine_options are sent with register, to processes that serve other cases, too
@@ -130,8 +130,8 @@ Task<PhaseResult> CaseExecutor::set_up_workers(Attempt& a) {
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
     if (!workers_) co_return ended;
     if (const std::int64_t took = (now_ns() - begun) / ns_per_ms;
-        ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
-      run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." +
+        ended.kind == Kind::completed && is_program(a.resolved) && took >= reported_start_ms)
+      run_.log("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." +
                std::to_string(took % 1000 / 100) + " s, once for all of its cases");
     for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
     if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
@@ -177,7 +177,7 @@ Task<PhaseResult> CaseExecutor::ask_workers(Attempt& a, Phase phase, std::vector
   for (WorkerCall& request : std::views::reverse(requests)) request.child->request(std::move(request.body), request.fds);
   std::vector<Child*> awaited;
   for (const WorkerCall& request : requests) awaited.push_back(request.child);
-  std::map<const Child*, json> said;
+  std::map<const Child*, json> answer;
   std::map<const Child*, int> due;  // outstanding replies
   for (Child* child : awaited) due[child] = 1;
   while (!awaited.empty()) {
@@ -195,11 +195,11 @@ Task<PhaseResult> CaseExecutor::ask_workers(Attempt& a, Phase phase, std::vector
       one = co_await hung(a, *reply.child, reply.phase, sent, limit);
       co_return one;
     }
-    if (!said.contains(reply.child)) said[reply.child] = std::move(reply.body);  // what follows is the answer to cancel
+    if (!answer.contains(reply.child)) answer[reply.child] = std::move(reply.body);  // what follows is the answer to cancel
     if (--due[reply.child] == 0) std::erase(awaited, reply.child);
-    if (!is_program(a.resolved) || said[reply.child].value("ok", false)) continue;
+    if (!is_program(a.resolved) || answer[reply.child].value("ok", false)) continue;
     for (Child* other : awaited) {
-      if (due[other] != 1 || said.contains(other)) continue;
+      if (due[other] != 1 || answer.contains(other)) continue;
       other->request({{"op", WorkerRequest::cancel}});
       ++due[other];
     }
@@ -207,7 +207,7 @@ Task<PhaseResult> CaseExecutor::ask_workers(Attempt& a, Phase phase, std::vector
   PhaseResult first;
   first.phase = phase;
   for (WorkerCall& request : requests) {
-    json body = std::move(said[request.child]);
+    json body = std::move(answer[request.child]);
     PhaseResult one = judge(a, *request.child, phase, body);
     if (one.kind != Kind::completed && first.kind == Kind::completed) first = std::move(one);
     replies.push_back(std::move(body));
@@ -332,7 +332,7 @@ Task<void> CaseExecutor::end(Workers& workers) {
                                 ") of " + child->name() + " does not end: state " + left.value("state", "") + ", in " +
                                 left.value("wchan", "");
       run_.summary.left_behind.push_back(words);
-      run_.say(words);
+      run_.log(words);
     }
   }
 }

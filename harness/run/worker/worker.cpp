@@ -261,15 +261,15 @@ json Worker::hello(const json& request) {
                                                   transport::OpenOptions{options.name, options.role, {}});
   }
   if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
-  json said = {
+  json message = {
       {"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
   try {  // the path and its counts are known after a transfer, the device now: for cases that never complete one
     for (const auto& [key, value] : agents_[0]->session.facts())
-      if (key == "device" || key == "arch" || key == "device_evidence") said["device_facts"][key] = value;
+      if (key == "device" || key == "arch" || key == "device_evidence") message["device_facts"][key] = value;
   } catch (const transport::TransportError&) {  // the transfer asks again, and reports
   }
-  if (const auto& pool = agents_[0]->pool) said["memory"] = pool->provider().name() + " " + pool->provider().version();
-  return {{"pid", ::getpid()}, {"engine", std::move(said)}, {"load_ns", now_ns() - begin}};
+  if (const auto& pool = agents_[0]->pool) message["memory"] = pool->provider().name() + " " + pool->provider().version();
+  return {{"pid", ::getpid()}, {"engine", std::move(message)}, {"load_ns", now_ns() - begin}};
 }
 
 json Worker::hello_program(const json& request) {
@@ -280,10 +280,10 @@ json Worker::hello_program(const json& request) {
   program_ =
       std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
                                                  role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
-  const json said = program_->start();
-  json engine = {{"name", said["name"]}, {"version", said["version"]}};
+  const json message = program_->start();
+  json engine = {{"name", message["name"]}, {"version", message["version"]}};
   for (const char* key : {"capabilities", "facts"})
-    if (said.contains(key)) engine[key] = said[key];
+    if (message.contains(key)) engine[key] = message[key];
   return {{"pid", ::getpid()}, {"engine", std::move(engine)}, {"load_ns", now_ns() - begin}};
 }
 
@@ -420,12 +420,12 @@ json Worker::transfer(const json& request) {
   CaseContext& hosted = this->hosted(request);
   progress_.enter(Phase::transfer);
   if (program_) {
-    const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0),
-                                         progress_, announce_);
+    const json message = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0),
+                                            progress_, announce_);
     announce_({});
     json reply = {{"ns", {{"complete", 0}}}};
     for (const char* key : {"moved", "path"})
-      if (said.contains(key)) reply[key] = said[key];
+      if (message.contains(key)) reply[key] = message[key];
     return reply;
   }
   const Side side = hosted.initiator();

@@ -73,11 +73,11 @@ TEST(Side, MistakesAndGapsAreSaid) {
 
 TEST(Side, AShapeAlone) {
   const auto file = std::filesystem::temp_directory_path() / ("kvcts-side-" + std::to_string(::getpid()) + ".json");
-  const auto said = [&](const nlohmann::json& what) {
+  const auto message = [&](const nlohmann::json& what) {
     std::ofstream(file) << what.dump();
     return describe(file.string(), cases());
   };
-  const auto order = [&](const nlohmann::json& what) { return cases().layouts().at(said(what).layout).text; };
+  const auto order = [&](const nlohmann::json& what) { return cases().layouts().at(message(what).layout).text; };
   EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}}, {"blocks", 7}, {"block_size", 16}, {"heads", 4}, {"head_dim", 64}}),
             "L x K B N H C");
   EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}},
@@ -88,15 +88,15 @@ TEST(Side, AShapeAlone) {
                    {"head_dim", 64}}),
             "L x K B H N C");
   try {
-    said({{"shape", {2, 2, 16, 16, 64}}});
+    message({{"shape", {2, 2, 16, 16, 64}}});
     FAIL() << "expected Ambiguous";
   } catch (const Ambiguous& open) {
     EXPECT_GT(open.choices.size(), 1u);
     EXPECT_NE(std::string(open.what()).find("declare"), std::string::npos) << open.what();
   }
-  EXPECT_THROW(said({{"shapes", {1}}}), Error);
-  EXPECT_THROW(said({{"shape", "wide"}}), Error);
-  EXPECT_EQ(said({{"backend", "vllm-0.33.0:flash_attn"}, {"layout", "LBHNC"}, {"dtype", "bfloat16"}, {"tp", 4}}).layout,
+  EXPECT_THROW(message({{"shapes", {1}}}), Error);
+  EXPECT_THROW(message({{"shape", "wide"}}), Error);
+  EXPECT_EQ(message({{"backend", "vllm-0.33.0:flash_attn"}, {"layout", "LBHNC"}, {"dtype", "bfloat16"}, {"tp", 4}}).layout,
             "vllm-lbhnc");
   std::filesystem::remove(file);
 }

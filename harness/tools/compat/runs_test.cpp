@@ -71,17 +71,17 @@ TEST(Answers, AreWhatRunsEndAs) {
   const auto outcomes = supervisor::testing::run(to_run, supervisor::testing::test_options(checkout::build()));
   ASSERT_EQ(outcomes.results.size(), pairs);
   for (const CaseResult& ran : outcomes.results) {
-    const Answer& said = answers.at(ran.id);
-    const std::string words = ran.id + "\n  said " + std::string(name(said.verdict)) + ": " + said.text + "\n  ran  " +
+    const Answer& answer = answers.at(ran.id);
+    const std::string words = ran.id + "\n  said " + std::string(name(answer.verdict)) + ": " + answer.text + "\n  ran  " +
                               std::string(name(ran.outcome)) + ": " + ran.message;
-    switch (said.verdict) {
+    switch (answer.verdict) {
       case Verdict::compatible:
       case Verdict::conversion:
         EXPECT_EQ(ran.outcome, Outcome::pass) << words;
         break;
       case Verdict::wrong:
         EXPECT_EQ(ran.outcome, Outcome::fail) << words;
-        EXPECT_EQ(ran.diagnosis.exact ? ran.diagnosis.fault_class : FaultClass::none, said.fault_class) << words;
+        EXPECT_EQ(ran.diagnosis.exact ? ran.diagnosis.fault_class : FaultClass::none, answer.fault_class) << words;
         break;
       default:  // a refusal, or an exception before any byte has moved
         EXPECT_TRUE(ran.outcome == Outcome::refused ||

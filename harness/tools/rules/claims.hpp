@@ -29,15 +29,15 @@ std::vector<std::string> claim_names();
 struct ClaimSeen {
   enum class Verdict { holds, broken, not_asked };
   Verdict verdict{Verdict::not_asked};
-  std::string said;   ///< the claim's value; "" for what is always required
-  std::string seen;   ///< what was observed
-  std::string words;  ///< the engine's last error; or why the test did not run
+  std::string message;  ///< the claim's value; "" for what is always required
+  std::string seen;     ///< what was observed
+  std::string words;    ///< the engine's last error; or why the test did not run
   std::vector<std::string> allowed;
   double ms{0};
 };
 std::string_view name(ClaimSeen::Verdict verdict);  ///< "holds", "BROKEN", "not asked"
 
 /// Plays one test with an engine that claims `said`. `memory` as in play().
-ClaimSeen judge(const RuleEntry& test, const ClaimTexts& said, const EngineEntry& engine, const std::string& memory = "");
+ClaimSeen judge(const RuleEntry& test, const ClaimTexts& message, const EngineEntry& engine, const std::string& memory = "");
 
 }  // namespace kvcts::rules

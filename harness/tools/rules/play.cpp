@@ -104,14 +104,14 @@ class Told {
     }
     if (what == "connect") {
       const auto raw = asked.at("blob").get<std::vector<std::uint8_t>>();
-      const std::string said = actor_.connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"));
-      return {{"said", said}, {"words", actor_.words()}};
+      const std::string message = actor_.connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"));
+      return {{"said", message}, {"words", actor_.words()}};
     }
     const RuleStep& step =
         *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
-    const std::string said = actor_.act(step);
-    if (step.action == "take" && said == "came") actor_.collect(), saw_ = actor_.sum();
-    return {{"said", said}, {"words", actor_.words()}};
+    const std::string message = actor_.act(step);
+    if (step.action == "take" && message == "came") actor_.collect(), saw_ = actor_.sum();
+    return {{"said", message}, {"words", actor_.words()}};
   }
 
  private:
@@ -123,13 +123,13 @@ class Told {
 [[noreturn]] void serve(const Setup& setup, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
-  const auto reply = [&](const json& said) {
-    const std::string text = said.dump();
+  const auto reply = [&](const json& message) {
+    const std::string text = message.dump();
     if (send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) _exit(0);
   };
-  std::optional<Told> told;
+  std::optional<Told> reported;
   try {
-    told.emplace(setup);
+    reported.emplace(setup);
   } catch (const transport::TransportError& error) {
     reply({{"failed", error.what()}, {"code", transport::name(error.code())}});
     _exit(0);
@@ -142,13 +142,13 @@ class Told {
   std::string buffer(longest_message, '\0');
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
-    if (told->turn()) patience.reset();
-    if (poll(&ready, 1, told->idle() ? -1 : patience.poll_timeout_ms()) == 0) continue;
+    if (reported->turn()) patience.reset();
+    if (poll(&ready, 1, reported->idle() ? -1 : patience.poll_timeout_ms()) == 0) continue;
     patience.reset();
     const auto bytes = recv(socket, buffer.data(), buffer.size(), 0);
     if (bytes <= 0) _exit(0);
     try {
-      reply(told->answer(json::from_cbor(buffer.substr(0, static_cast<std::size_t>(bytes)))));
+      reply(reported->answer(json::from_cbor(buffer.substr(0, static_cast<std::size_t>(bytes)))));
     } catch (const std::exception& error) {
       reply({{"failed", error.what()}});
     }
@@ -205,10 +205,10 @@ class Neighbour final : public Target {
     std::string buffer(longest_message, '\0');
     const auto bytes = recv(socket_, buffer.data(), buffer.size(), 0);
     if (bytes <= 0) throw std::runtime_error("the target is gone" + how());
-    json said = json::parse(buffer.substr(0, static_cast<std::size_t>(bytes)));
-    if (said.contains("code")) throw Unopened{said["code"], said["failed"]};
-    if (said.contains("failed")) throw std::runtime_error(said["failed"].get<std::string>());
-    return said;
+    json message = json::parse(buffer.substr(0, static_cast<std::size_t>(bytes)));
+    if (message.contains("code")) throw Unopened{message["code"], message["failed"]};
+    if (message.contains("failed")) throw std::runtime_error(message["failed"].get<std::string>());
+    return message;
   }
   std::string how() {
     int status = 0;
@@ -223,15 +223,15 @@ class Neighbour final : public Target {
 /// A target in the initiator's own process.
 class Companion final : public Target {
  public:
-  explicit Companion(const Setup& setup) : told_(setup) {}
-  json ask(const json& question, Actor&) override { return told_.answer(question); }
+  explicit Companion(const Setup& setup) : reported_(setup) {}
+  json ask(const json& question, Actor&) override { return reported_.answer(question); }
   void signal(int) override { throw std::runtime_error("a target in the same process cannot be stopped or killed"); }
   std::function<void()> meanwhile() override {
-    return [this] { told_.turn(); };
+    return [this] { reported_.turn(); };
   }
 
  private:
-  Told told_;
+  Told reported_;
 };
 
 /// Both sides register 1 MiB and the initiator connects. Built before any fork: the target reads steps at their
@@ -369,9 +369,9 @@ class Play {
     return theirs({{"what", "idle"}, {"on", state == "idle"}});
   }
 
-  std::string own(std::string said) {
+  std::string own(std::string message) {
     words_ = actor_->words();
-    return said;
+    return message;
   }
   std::string theirs(const json& question) {
     const json answer = target_->ask(question, *actor_);

@@ -153,8 +153,8 @@ class Campaign {
       auto& row = rows_[job.injector];
       ++row.tried;
       if (says_nothing(result.outcome)) {
-        if (options_.say && result.outcome != Outcome::not_run)
-          options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
+        if (options_.log && result.outcome != Outcome::not_run)
+          options_.log(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
         if (row.silent++ == 0) row.why_silent = result.message;
         return;
       }

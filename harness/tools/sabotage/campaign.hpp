@@ -35,7 +35,7 @@ struct CampaignOptions {
   int jobs{1};
   std::string
       behind;  ///< "" = the case's engine; else the engine that replaces it, with fault injectors of engines in front
-  std::function<void(const std::string&)> say;
+  std::function<void(const std::string&)> log;
 };
 
 /// Runs the cases of the selection in its order, those that a fault injector marks as likely first. Excludes cases that do

@@ -125,7 +125,7 @@ class Reader {
   }
 
   /// Maps of "holds heads 0 and 1 exchanged, token + 4": by axis. `said`: the values on each axis of the sentence.
-  std::map<Part, Change> changes(const std::string& text, const Sets& said, bool& other_byte) const {
+  std::map<Part, Change> changes(const std::string& text, const Sets& message, bool& other_byte) const {
     std::map<Part, Change> out;
     std::map<Part, std::map<std::int64_t, std::int64_t>> tables;
     static const std::regex shift(R"((.+) ([+-]) (\d+))"), times(R"((.+) x (\d+))"), modulo(R"((.+) modulo (\d+))"),
@@ -153,7 +153,7 @@ class Reader {
       } else if (std::regex_match(word, m, shift)) {
         out[part(m[1])] = [n = by(3) * (m[2] == "-" ? -1 : 1)](std::int64_t x) { return x + n; };
       } else if (std::regex_match(word, m, reverse)) {
-        const auto& values = said.at(part(m[1]));
+        const auto& values = message.at(part(m[1]));
         out[part(m[1])] = [sum = *values.begin() + *values.rbegin()](std::int64_t x) { return sum - x; };
       } else if (std::regex_match(word, m, swapped)) {
         const auto [p, a] = value(m[1], m[2], last);
@@ -163,7 +163,7 @@ class Reader {
         add_table(m[1], m[2], m[3], last, tables);
       } else if (std::regex_match(word, m, range)) {
         const Part p = part(m[1]);
-        out[p] = [n = by(2) - *said.at(p).begin()](std::int64_t x) { return x + n; };
+        out[p] = [n = by(2) - *message.at(p).begin()](std::int64_t x) { return x + n; };
       } else if (const auto named = name(word)) {
         out[named->first] = [n = named->second](std::int64_t) { return n; };
       } else if (std::regex_match(word, m, always)) {

@@ -44,9 +44,9 @@ inline Outcomes run(const std::vector<ResolvedCase>& cases, const Options& optio
     if (also) also(job, CaseResult(result));
     outcomes.results.push_back(std::move(result));
   };
-  const auto say = handlers.on_message;
+  const auto log = handlers.on_message;
   handlers.on_message = [&](const std::string& line) {
-    if (say) say(line);
+    if (log) log(line);
     outcomes.messages.push_back(line);
   };
   outcomes.summary = run_cases(jobs, options, handlers);
