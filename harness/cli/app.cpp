@@ -13,10 +13,10 @@
 
 #include "case/catalogue/catalogue.hpp"
 #include "case/catalogue/nearest.hpp"
+#include "cli/child_query.hpp"
 #include "cli/help.hpp"
 #include "cli/interruption.hpp"
 #include "cli/output.hpp"
-#include "cli/question.hpp"
 #include "cli/verb.hpp"
 #include "run/store/error.hpp"
 #include "run/supervisor/supervisor.hpp"
@@ -212,7 +212,7 @@ int parse_and_run(int argc, const char* const* argv, std::string& who) {
 }  // namespace
 
 int run_program(int argc, const char* const* argv) {
-  if (answered(argc, argv)) return exit_own_error;  // there is no such question
+  if (handle_child_query(argc, argv)) return exit_own_error;  // there is no such question
   std::string who = "kvcts";
   Output output;
   const int status = parse_and_run(argc, argv, who);

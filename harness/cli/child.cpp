@@ -94,10 +94,10 @@ ChildAnswer read_answer(const ChildResult& ended, std::chrono::milliseconds dead
 
 void begin_answer(int fd) { [[maybe_unused]] const auto written = write(fd, &begun, 1); }
 
-void give_answer(int fd, const std::function<nlohmann::json()>& question) {
+void give_answer(int fd, const std::function<nlohmann::json()>& query) {
   std::string text;
   try {
-    text = "+" + question().dump();
+    text = "+" + query().dump();
   } catch (const std::exception& e) {
     text = std::string("-") + e.what();
   }
@@ -134,11 +134,11 @@ ChildResult ask_process(const std::function<void(int answer)>& become, std::chro
 
 }  // namespace
 
-ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
+ChildAnswer ask_child(const std::function<nlohmann::json()>& query, std::chrono::milliseconds deadline) {
   const auto become = [&](int end) {
     const int answer = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
     be_quiet();
-    give_answer(answer, question);
+    give_answer(answer, query);
   };
   return read_answer(ask_process(become, deadline), deadline);
 }

@@ -21,7 +21,7 @@ struct ChildAnswer {
 /// Forks, calls the function there and brings its value back. The child is ended with SIGKILL at the deadline. Throws
 /// std::system_error when the question cannot be asked at all (no pipe, no process): that says nothing about what was asked
 /// for.
-ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline);
+ChildAnswer ask_child(const std::function<nlohmann::json()>& query, std::chrono::milliseconds deadline);
 
 /// The same of a program that gives its answer at descriptor `answer_place` (begin_answer, give_answer); `more` (or -1)
 /// becomes `more_place`. Bubblewrap's way of telling a signal, status 128 + its number, is understood.
@@ -30,6 +30,6 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
 /// In the other process, before anything else: it has started.
 void begin_answer(int fd);
 /// In the other process: writes what `question` returns or throws. Does not return.
-[[noreturn]] void give_answer(int fd, const std::function<nlohmann::json()>& question);
+[[noreturn]] void give_answer(int fd, const std::function<nlohmann::json()>& query);
 
 }  // namespace kvcts::cli

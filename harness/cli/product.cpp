@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/child_query.hpp"
 #include "cli/exit.hpp"
-#include "cli/question.hpp"
 #include "engines/transport/session.hpp"
 #include "process/grants.hpp"
 

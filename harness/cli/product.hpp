@@ -33,7 +33,7 @@ void take_subject(const Subject& subject, const std::string& text);
 /// it says of itself, and plugin_suite; nothing when it is unset. Throws UsageError on a plug-in that does not answer.
 catalogue::Additions additions_here(const std::string& cases);
 
-/// {file} -> {name, version, processes}: a question (cli/question.hpp).
+/// {file} -> {name, version, processes}: a question (cli/child_query.hpp).
 nlohmann::json describe_plugin(const nlohmann::json& about);
 
 }  // namespace kvcts::cli

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <span>
 
+#include "cli/child_query.hpp"
 #include "cli/doctor/doctor.hpp"
-#include "cli/question.hpp"
 #include "engines/transport/packages.hpp"
 #include "engines/transport/session.hpp"
 #include "process/grants.hpp"

@@ -11,8 +11,8 @@
 
 #include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
+#include "cli/child_query.hpp"
 #include "cli/names.hpp"
-#include "cli/question.hpp"
 #include "cli/report/text.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "process/grants.hpp"

@@ -1,4 +1,4 @@
-#include "cli/question.hpp"
+#include "cli/child_query.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -57,15 +57,15 @@ void end_all(pid_t pid) {
 
 }  // namespace
 
-const std::vector<Question>& questions() {
-  static const std::vector<Question> all{
+const std::vector<ChildQuery>& child_queries() {
+  static const std::vector<ChildQuery> all{
       {"load", doctor::load_engine}, {"try", doctor::try_engine}, {"describe", describe_plugin}};
   return all;
 }
 
-ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
+ChildAnswer ask(std::string_view query, const nlohmann::json& about, const std::vector<std::string>& grants,
                 const std::vector<std::string>& named, std::chrono::milliseconds deadline) {
-  std::vector<std::string> argv{(process::program_folder() / "kvcts").string(), flag, std::string(question), about.dump()};
+  std::vector<std::string> argv{(process::program_folder() / "kvcts").string(), flag, std::string(query), about.dump()};
   process::UniqueFd filter;
   if (process::why_no_sandbox().empty()) {
     const process::Sandbox sandbox{grants, named, {}};
@@ -131,12 +131,12 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : exit_own_error;
 }
 
-bool answered(int argc, const char* const* argv) {
+bool handle_child_query(int argc, const char* const* argv) {
   if (argc != 4 || std::string_view(argv[1]) != flag || ::fcntl(answer_place, F_GETFD) < 0) return false;
   ::fcntl(answer_place, F_SETFD, FD_CLOEXEC);
   begin_answer(answer_place);
-  for (const Question& question : questions()) {
-    if (question.name == argv[2]) give_answer(answer_place, [&] { return question.answer(nlohmann::json::parse(argv[3])); });
+  for (const ChildQuery& query : child_queries()) {
+    if (query.name == argv[2]) give_answer(answer_place, [&] { return query.answer(nlohmann::json::parse(argv[3])); });
   }
   return true;
 }

@@ -14,15 +14,15 @@
 namespace kvcts::cli {
 
 /// `answer` runs in the other process; what it throws is that process's error.
-struct Question {
+struct ChildQuery {
   std::string_view name;
   nlohmann::json (*answer)(const nlohmann::json& about);
 };
-const std::vector<Question>& questions();
+const std::vector<ChildQuery>& child_queries();
 
 /// Asks by name. `named`: words that may be paths, needed inside the sandbox. `grants`: as in cases/engines. Without a
 /// sandbox on this machine the process is one without. Throws std::system_error as ask_child does.
-ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
+ChildAnswer ask(std::string_view query, const nlohmann::json& about, const std::vector<std::string>& grants,
                 const std::vector<std::string>& named, std::chrono::milliseconds deadline);
 
 /// For a verb that runs code under test in its own processes: the same verb again, as it was called, in a sandbox
@@ -32,7 +32,7 @@ std::optional<int> inside(const std::vector<std::string>& grants);
 
 /// The other side: `kvcts --answer QUESTION ABOUT`, with the answer's pipe at descriptor 4. True when that is what was
 /// called; then it is done.
-bool answered(int argc, const char* const* argv);
+bool handle_child_query(int argc, const char* const* argv);
 
 /// The questions, where what they ask about is.
 namespace doctor {
