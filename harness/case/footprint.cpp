@@ -14,7 +14,7 @@ constexpr double per_element = 120;                        // of a step while th
 constexpr double per_row = 200;                            // of a step on the tape
 constexpr double per_name = 450, per_name_and_pass = 300;  // of a row that is written, or a number that is read
 constexpr double per_byte = 4, per_byte_and_pass = 2;      // touched, at a check
-constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // scenario::Arena
+constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // scenario::AddressSpace
 
 // At most so many deciding passes: enough for the narrowest codes (script/run.cpp).
 double passes_of(const Scenario& scenario) {

@@ -14,7 +14,8 @@ namespace {
 Diagnosis searched(const CaseBytes& bytes, const RegionExtents& extents, std::string* trace) {
   const Crop crop = extents.crop();
   if (2 * extents.unexplained() > bytes.wrong_bytes) return {};
-  constexpr std::int64_t most = 4 << 20;  // of which each byte costs a attribution: what a reader's output was gathered from
+  constexpr std::int64_t most =
+      4 << 20;  // of which each byte costs an attribution: what a reader's output was gathered from
   if (crop.whole && oracle::content_bytes(bytes.truth).least > most) return {};
   const scenario::Scenario reported = lower(bytes.truth, crop);
   const scenario::AddressSpace space(reported);

@@ -1,4 +1,4 @@
-// Who is where, run by run and from two passes: for content of which a attribution for every byte would take too much
+// Who is where, run by run and from two passes: for content of which an attribution for every byte would take too much
 // memory.
 #pragma once
 

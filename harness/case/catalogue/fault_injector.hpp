@@ -7,10 +7,10 @@
 namespace kvcts::catalogue {
 
 struct FaultInjectorEntry {
-  std::string id;    ///< key `fault injector`: "transport/tail-short-by-one"
+  std::string id;    ///< key `saboteur`: "transport/tail-short-by-one"
   std::string kind;  ///< transport, writer: replaces the engine; connector, planner: the connector; reader
   std::string title;
-  json options = json::object();  ///< {fault: ..., ...}: for engine fault injector, or for a misreading
+  json options = json::object();  ///< {fault: ..., ...}: for engine saboteur, or for a misreading
   FaultClass fault_class{};       ///< key `class`: the class that the diagnosis must name
   std::string likely;             ///< axis expression: cases to try first
   std::string only;               ///< axis expression: where the fault injector differs from correct code at all

@@ -112,8 +112,8 @@ void generate_filled(HypothesisSearch& search, std::size_t step) {
     const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
     (meant ? spared : hit).insert(element->block);
   }
-  // Intended constant bytes are no attributions: a block of the list with no wrong bytes was hit, unless bytes were kept
-  // that another block lost.
+  // Intended constant bytes tell nothing: a block of the list with no wrong bytes was hit, unless bytes were kept that
+  // another block lost.
   Ids all, moved;
   for (const std::int64_t id : *a.to_blocks) {
     if (!spared.contains(id)) all.push_back(id), moved.push_back(id);

@@ -1,5 +1,5 @@
 // The ways in which an engine can be wrong, as rows: how a list changes before anything moves, how bytes change in
-// transit, and what is written besides. Two plug-ins use them: fault injector (engine shm itself) and front (in front of
+// transit, and what is written besides. Two plug-ins use them: saboteur (engine shm itself) and front (in front of
 // any engine's plug-in). Options:
 //   fault     a row; "none" (the control that must not be caught)
 //   n         its amount: bytes, copies or bits, as the row defines; may be negative

@@ -23,7 +23,7 @@ class Staging {
   std::uint64_t handle_{0};
 };
 
-/// Where a piece of an proxy request lies at the peer.
+/// Where a piece of a proxy request lies at the peer.
 struct Piece {
   std::uint64_t region{0}, offset{0}, bytes{0};
 };

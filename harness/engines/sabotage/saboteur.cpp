@@ -1,4 +1,4 @@
-// Engine fault injector: engine shm, wrong on purpose in one way from the rows of faults.hpp, whose options it takes.
+// Engine saboteur: engine shm, wrong on purpose in one way from the rows of faults.hpp, whose options it takes.
 // `kvcts sabotage` substitutes it for a case's engine to show that the suite would notice. Unlike the fixture it
 // corrupts only bytes, never its process.
 #include <algorithm>

@@ -81,7 +81,7 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   }
   std::vector<Buffer> buffers(4);
   for (Buffer& b : buffers) {
-    b.ordinal = static_cast<int>(&b - buffers.data());
+    b.ordinal = static_cast<int>(&b - buffers.data()), b.poison_number = static_cast<std::uint32_t>(b.ordinal);
     b.side = b.ordinal % 2 == 0 ? "producer" : "consumer";
     b.guard_below = 4096;
     for (std::int64_t offset = -4096; offset < 65536; ++offset, ++crowd.poison)

@@ -1,4 +1,4 @@
-// A executor: a checker, one or two workers, and the cases that they run one after another.
+// An executor: a checker, one or two workers, and the cases that they run one after another.
 #pragma once
 
 #include <chrono>

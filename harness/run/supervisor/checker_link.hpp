@@ -1,4 +1,4 @@
-// A executor's checker: started when needed, queried, and restarted when lost.
+// An executor's checker: started when needed, queried, and restarted when lost.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The checkers of a executor: one, or one on each host of a run, each with the memory of its own side.
+// The checkers of an executor: one, or one on each host of a run, each with the memory of its own side.
 //
 // Both are asked the same; each knows the whole case, so that it needs nothing of the other, and compares its own side only.
 // Their answers become one.

@@ -148,7 +148,7 @@ bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, Tail& tail) {
 }
 
 void Child::drain() {
-  // Bounded: a orphan may still be writing.
+  // Bounded: an orphan may still be writing.
   for (int i = 0; i < 64 && out_ && on_stream(out_, out_watch_, out_tail_); ++i) {
   }
   for (int i = 0; i < 64 && err_ && on_stream(err_, err_watch_, err_tail_); ++i) {

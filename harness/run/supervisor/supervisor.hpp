@@ -24,7 +24,7 @@
 
 namespace kvcts::supervisor {
 
-/// The cases of a run, resolved one at a time when a executor is free: a run of 10^6 ids holds only those in flight.
+/// The cases of a run, resolved one at a time when an executor is free: a run of 10^6 ids holds only those in flight.
 struct Jobs {
   std::size_t count{0};
   std::function<std::string(std::size_t)> id;
@@ -47,7 +47,7 @@ struct Options {
   std::int64_t canary_deadline_ms{30'000};   ///< for an engine's canary after a hang or a death
   int cases_per_worker{1000};                ///< then the worker is replaced
   std::size_t kept_engines{
-      3};  ///< a executor keeps the workers of this many engines (and their options) besides the current one's
+      3};  ///< an executor keeps the workers of this many engines (and their options) besides the current one's
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory per worker; 0 = unlimited
   std::size_t watched_cases{64};  ///< per executor: cases watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};

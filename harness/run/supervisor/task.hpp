@@ -1,4 +1,4 @@
-// Coroutines for the supervisor's executors: a executor reads as one sequence, and waits without a thread.
+// Coroutines for the supervisor's executors: an executor reads as one sequence, and waits without a thread.
 #pragma once
 
 #include <coroutine>

@@ -1,4 +1,4 @@
-// Chooses, starts, queries and ends the workers of a executor.
+// Chooses, starts, queries and ends the workers of an executor.
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -75,7 +75,7 @@ float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(convert::decode(code.dtype, get_code(bytes, code))));
 }
 
-/// Stretches of buffers.
+/// Ranges of buffers.
 class Stretches {
  public:
   bool touch(int buffer, std::int64_t begin, std::int64_t end) const {

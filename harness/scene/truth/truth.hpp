@@ -1,7 +1,8 @@
 // The truth of a scenario: what every byte must be at each check, from the intended sequence alone.
 //
-// A reference model of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the
-// machine under test goes from coordinate to address. They share the address space (address_space.hpp) and no arithmetic.
+// The reference model, in symbols. It walks memory from address to coordinate (each plane's modes as nested loops), while
+// the machine under test goes from coordinate to address. They share the address space (address_space.hpp) and no
+// arithmetic.
 //
 //   image.hpp      names of the bytes of a buffer         walk.hpp       the loops over a view
 //   reference_model.hpp    the state while it works               reference_model.cpp    the sequence, writes and fills, how it ends
