@@ -16,7 +16,7 @@ namespace kvcts::scenario {
 namespace {
 
 using ContentAxis = findings::Axis;
-using Kind = findings::ByteSource::Kind;
+using SourceKind = findings::ByteSource::Kind;
 
 /// Requests by the generation of their content.
 std::map<std::int64_t, std::string> requests_of(const Scenario& scenario) {
@@ -151,14 +151,14 @@ class ExtentBuilder {
     if (!attribution.wrong)
       fact.is = fact.should;
     else if (run.follows)
-      fact.is.kind = Kind::follows, fact.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
+      fact.is.kind = SourceKind::follows, fact.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
     else if (attribution.untouched)
-      fact.is.kind = Kind::nothing;
+      fact.is.kind = SourceKind::nothing;
     else
       fact.is = who(attribution.is, attribution);
     if (attribution.wrong && !run.follows) compare_scales(attribution, fact);
     fact.region = attribution.buffer;
-    const bool brought = fact.is.kind == Kind::poison || fact.is.kind == Kind::element;
+    const bool brought = fact.is.kind == SourceKind::poison || fact.is.kind == SourceKind::element;
     if (attribution.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
     if (continues(attribution, fact)) {
       findings::Extent& last = extents_.back();
@@ -170,7 +170,7 @@ class ExtentBuilder {
     if (const auto found = layout_index_.at({attribution.buffer, attribution.offset})) {
       const Provenance* element_run = &found->who;
       fact.should.at[ContentAxis::block] = element_run->block, fact.should.at[ContentAxis::slot] = element_run->slot;
-      if (fact.should.kind != Kind::element) {
+      if (fact.should.kind != SourceKind::element) {
         fact.should.at[ContentAxis::component] = element_run->component.empty()      ? 0
                                                  : element_run->component == "scale" ? 1
                                                                                      : 2;
@@ -200,7 +200,7 @@ class ExtentBuilder {
     switch (who.kind) {
       case Symbol::Kind::tag:
       case Symbol::Kind::number:
-        out.kind = Kind::element;
+        out.kind = SourceKind::element;
         out.byte = who.byte;
         out.times = who.power;
         out.at[ContentAxis::component] = static_cast<std::int64_t>(who.component);
@@ -211,23 +211,24 @@ class ExtentBuilder {
           for (const ContentAxis axis : findings::per_token) out.at[axis] = findings::none;
         return out;
       case Symbol::Kind::constant:
-        out.kind = Kind::constant, out.value = who.byte;
+        out.kind = SourceKind::constant, out.value = who.byte;
         return out;
       case Symbol::Kind::poison:
-        out.kind = who.buffer == attribution.buffer && who.offset == attribution.offset ? Kind::nothing : Kind::poison;
+        out.kind =
+            who.buffer == attribution.buffer && who.offset == attribution.offset ? SourceKind::nothing : SourceKind::poison;
         if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(who.buffer)];
             b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
-          out.kind = Kind::unknown, out.text = "of poison";  // that a step filled in
-        } else if (out.kind == Kind::poison) {
+          out.kind = SourceKind::unknown, out.text = "of poison";  // that a step filled in
+        } else if (out.kind == SourceKind::poison) {
           out.text = (who.offset < 0 || who.offset >= b.bytes ? "a guard of " : "") + b.memory;
         }
         return out;
       case Symbol::Kind::hole:
-        out.kind = Kind::nothing;
+        out.kind = SourceKind::nothing;
         return out;
       case Symbol::Kind::nibbles:
       case Symbol::Kind::code:
-        out.kind = Kind::mixed;
+        out.kind = SourceKind::mixed;
         return out;
       case Symbol::Kind::unknown:
         if (searched_) out.text = "that nothing here had";
@@ -240,13 +241,13 @@ class ExtentBuilder {
   void compare_scales(const Attribution& attribution, findings::Extent& fact) const {
     const Symbol &must = attribution.must, &is = attribution.is;
     if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || fact.is.at != fact.should.at) return;
-    if (must.whole != is.whole) fact.is.kind = Kind::mixed;
+    if (must.whole != is.whole) fact.is.kind = SourceKind::mixed;
     if (must.power != is.power || must.whole != is.whole) return;
     if (must.scale != is.scale) {
-      fact.is.kind = Kind::mixed;
+      fact.is.kind = SourceKind::mixed;
       fact.is.text = "its number with the scale of " + difference(must.scale, is.scale);
     } else if (must.global_scale != is.global_scale) {
-      fact.is.kind = Kind::mixed;
+      fact.is.kind = SourceKind::mixed;
       fact.is.text = "its number with another global scale";
     }
   }
@@ -273,7 +274,7 @@ class ExtentBuilder {
   bool continues(const Attribution& attribution, const findings::Extent& next) const {
     if (extents_.empty() || buffer_ != attribution.buffer) return false;
     const findings::Extent& last = extents_.back();
-    if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != Kind::element)
+    if (last.offset + last.bytes != next.offset || last.wrong != next.wrong || next.should.kind != SourceKind::element)
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
     // A global scale has bytes and no channels.
@@ -283,7 +284,7 @@ class ExtentBuilder {
   }
   static bool advances(const findings::ByteSource& from, const findings::ByteSource& to, const findings::Extent& run) {
     if (from.kind != to.kind || from.value != to.value || from.times != to.times || from.text != to.text) return false;
-    if (to.kind != Kind::element) return true;
+    if (to.kind != SourceKind::element) return true;
     for (const ContentAxis axis : {ContentAxis::component, ContentAxis::request, ContentAxis::layer, ContentAxis::kv,
                                    ContentAxis::token, ContentAxis::head})
       if (from.at[axis] != to.at[axis]) return false;

@@ -19,7 +19,7 @@ inline CaseSpec case_of(const std::string& id) {
   static const catalogue::Catalogue catalogue(source / "cases");
   const std::string file = id.substr(0, id.find('/')) + ".yaml";
   for (const CaseSpec& spec :
-       catalogue::read_case_file(source / "harness/diagnose/testing/scripts" / file, file, &catalogue))
+       catalogue::read_case_file(source / "harness/diagnose/testing/scenarios" / file, file, &catalogue))
     if (spec.id == id) return spec;
   throw std::runtime_error("no case " + id + " in " + file);
 }

@@ -4,9 +4,9 @@
 // the machine under test goes from coordinate to address. They share the address space (address_space.hpp) and no
 // arithmetic.
 //
-//   image.hpp      names of the bytes of a buffer         walk.hpp       the loops over a view
-//   reference_model.hpp    the state while it works               reference_model.cpp    the sequence, writes and fills, how it ends
-//   elements.cpp   move, copy, read, put, get              checks.cpp     registrations and checkpoints
+//   image.hpp             symbols of the bytes of a buffer     reference_model.cpp   the sequence, writes, fills, its end
+//   walk.hpp              the loops over a view                elements.cpp          move, copy, read, put, get
+//   reference_model.hpp   the state while it works             checks.cpp            registrations and checkpoints
 #pragma once
 
 #include <cstdint>
