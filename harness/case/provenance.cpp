@@ -29,13 +29,14 @@ std::optional<ElementRun> element_run_at(const layout::Cache& cache, int allocat
   const auto& at = found.front().coord;
   ElementRun out;
   out.bits = layout::bits(plane.dtype);
-  Provenance& who = out.who;
-  who.kind = Provenance::Kind::element;
+  Provenance& provenance = out.element;
+  provenance.kind = Provenance::Kind::element;
   if (plane.component != layout::Component::data)
-    who.component = plane.component == layout::Component::scale ? "scale" : "global scale";
-  who.kv = at[Axis::kv], who.layer = at[Axis::layer], who.block = at[Axis::block], who.slot = at[Axis::slot];
-  who.head = at[Axis::head];
-  who.channel = at[Axis::channel], who.last_channel = who.channel + (out.bits == 4 ? 1 : 0);
+    provenance.component = plane.component == layout::Component::scale ? "scale" : "global scale";
+  provenance.kv = at[Axis::kv], provenance.layer = at[Axis::layer], provenance.block = at[Axis::block],
+  provenance.slot = at[Axis::slot];
+  provenance.head = at[Axis::head];
+  provenance.channel = at[Axis::channel], provenance.last_channel = provenance.channel + (out.bits == 4 ? 1 : 0);
   std::int64_t run = out.bits;
   for (const auto& m : plane.modes)
     if (m.axis == Axis::channel && m.stride == out.bits)
@@ -61,45 +62,54 @@ bool extend(Provenance& run, const Provenance& next) {
   return true;
 }
 
-std::string to_string(const Provenance& who) {
-  switch (who.kind) {
+std::string to_string(const Provenance& provenance) {
+  switch (provenance.kind) {
     case Kind::unknown:
       return "unknown";
     case Kind::constant:
-      return hex(who.value);
+      return hex(provenance.value);
     case Kind::nothing:
     case Kind::before:
     case Kind::follows:
     case Kind::other:
-      return who.text;
+      return provenance.text;
     case Kind::poison: {
-      const bool below = who.offset < 0;
-      return "poison of " + who.region + (below ? " - " : " + ") +
-             (below ? range(-who.last_offset, -who.offset) : range(who.offset, who.last_offset));
+      const bool below = provenance.offset < 0;
+      return "poison of " + provenance.region + (below ? " - " : " + ") +
+             (below ? range(-provenance.last_offset, -provenance.offset) : range(provenance.offset, provenance.last_offset));
     }
     case Kind::element:
       break;
   }
-  std::string out = who.component.empty() ? "" : who.component + " ";
-  out += who.kv == 0 ? "K" : who.kv == 1 ? "V" : "kv " + std::to_string(who.kv);
-  out += " layer " + std::to_string(who.layer);
-  if (who.block >= 0)
-    out += " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot);
-  else if (who.token >= 0)
-    out += " token " + std::to_string(who.token);
-  if (who.component != "global scale")
-    out += " head " + std::to_string(who.head) + (who.component == "scale" ? " group " : " channel ") +
-           range(who.channel, who.last_channel);
-  out += ", generation " + std::to_string(who.generation);
-  if (who.block >= 0 && who.token >= 0) out += ", token " + std::to_string(who.token);
-  if (!who.from.empty() || who.rank >= 0)
-    out += ", from" + (who.from.empty() ? "" : " " + who.from) + (who.rank < 0 ? "" : " rank " + std::to_string(who.rank));
+  std::string out = provenance.component.empty() ? "" : provenance.component + " ";
+  out += provenance.kv == 0 ? "K" : provenance.kv == 1 ? "V" : "kv " + std::to_string(provenance.kv);
+  out += " layer " + std::to_string(provenance.layer);
+  if (provenance.block >= 0)
+    out += " block " + std::to_string(provenance.block) + " slot " + std::to_string(provenance.slot);
+  else if (provenance.token >= 0)
+    out += " token " + std::to_string(provenance.token);
+  if (provenance.component != "global scale")
+    out += " head " + std::to_string(provenance.head) + (provenance.component == "scale" ? " group " : " channel ") +
+           range(provenance.channel, provenance.last_channel);
+  out += ", generation " + std::to_string(provenance.generation);
+  if (provenance.block >= 0 && provenance.token >= 0) out += ", token " + std::to_string(provenance.token);
+  if (!provenance.from.empty() || provenance.rank >= 0)
+    out += ", from" + (provenance.from.empty() ? "" : " " + provenance.from) +
+           (provenance.rank < 0 ? "" : " rank " + std::to_string(provenance.rank));
   return out;
 }
 
-json place_json(const Provenance& who) {
-  if (who.kind != Kind::element || who.block < 0 || !who.component.empty()) return to_string(who);
-  return {who.rank < 0 ? 0 : who.rank, who.layer, who.kv, who.block, who.slot, who.head, who.channel, who.generation};
+json place_json(const Provenance& provenance) {
+  if (provenance.kind != Kind::element || provenance.block < 0 || !provenance.component.empty())
+    return to_string(provenance);
+  return {provenance.rank < 0 ? 0 : provenance.rank,
+          provenance.layer,
+          provenance.kv,
+          provenance.block,
+          provenance.slot,
+          provenance.head,
+          provenance.channel,
+          provenance.generation};
 }
 
 void append(std::vector<ComparedRange>& extents, ComparedRange byte) {

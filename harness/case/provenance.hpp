@@ -40,7 +40,7 @@ struct Provenance {
 
 /// An element of a declared layout.
 struct ElementRun {
-  Provenance who;
+  Provenance element;
   std::int64_t run{1};  ///< bytes from here in which only the channel advances
   std::int64_t bits{8};
 };
@@ -52,11 +52,11 @@ bool extend(Provenance& run, const Provenance& next);
 
 /// "K layer 3 block 7 slot 2 head 1 channel 0..15, generation 1, from rank 0", "poison of D/kv.L0 + 128..159", "0x00",
 /// "unknown".
-std::string to_string(const Provenance& who);
+std::string to_string(const Provenance& provenance);
 
 /// A place of a drawing (`$defs/place` of results.schema.json): [rank, layer, kv, block, slot, head, channel, generation],
 /// or words.
-nlohmann::json place_json(const Provenance& who);
+nlohmann::json place_json(const Provenance& provenance);
 
 /// Neighbouring bytes of a window that belong together, both as found and as expected.
 struct ComparedRange {

@@ -117,7 +117,7 @@ TEST(ByPiece, TheLastOfEachRequest) {
       const auto targets = regions(c, Side::consumer);
       const auto of = [&](const Copy& one) {
         const auto location = element_run_at(cache, targets[static_cast<std::size_t>(one.dst)].allocation, one.dst_offset);
-        return location && std::ranges::count(request.consumer_blocks, location->who.block) > 0;
+        return location && std::ranges::count(request.consumer_blocks, location->element.block) > 0;
       };
       const auto found = std::find_if(copies.rbegin(), copies.rend(), of);
       if (found != copies.rend()) copies.erase(std::next(found).base());

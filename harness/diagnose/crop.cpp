@@ -29,10 +29,10 @@ std::set<std::int64_t> sample(const std::set<std::int64_t>& wrong, std::int64_t 
 
 }  // namespace
 
-bool Crop::keeps(const Provenance& who) const {
+bool Crop::keeps(const Provenance& provenance) const {
   if (whole) return true;
-  const auto found = tokens.find(who.generation);
-  return layers.contains(who.layer) && found != tokens.end() && found->second.contains(who.token);
+  const auto found = tokens.find(provenance.generation);
+  return layers.contains(provenance.layer) && found != tokens.end() && found->second.contains(provenance.token);
 }
 
 Crop crop_of(const ResolvedCase& resolved, const Crop& wrong) {

@@ -13,7 +13,7 @@ struct Crop {
   bool whole{true};
   std::set<std::int64_t> layers;
   std::map<std::uint32_t, std::set<std::int64_t>> tokens;  ///< by generation
-  bool keeps(const Provenance& who) const;                 ///< an element
+  bool keeps(const Provenance& provenance) const;          ///< an element
 };
 
 /// `wrong`: which content has wrong bytes. All of it where the transfer moves up to 512 KiB.

@@ -31,7 +31,7 @@ bool right(const scenario::Scenario& scenario) {
 }
 
 /// Of a case that only has to fail no cause is sought. ERROR: the scenario is refused.
-Report played(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+Report executed(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
   Report report;
   try {
     const scenario::Scenario scenario = resolve_scenario(spec, catalogue);
@@ -54,7 +54,7 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
     if (spec.scenario.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
     SCOPED_TRACE(spec.id);
-    const Report report = played(spec, catalogue);
+    const Report report = executed(spec, catalogue);
     const FaultClass fault_class = report.diagnosis.fault_class;
     const std::string ending = fmt::format("{} {}: {}", name(report.outcome), name(fault_class), report.message);
     if (std::getenv("KVCTS_SHOW")) {

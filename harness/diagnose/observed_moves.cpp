@@ -408,9 +408,9 @@ const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
   if (images_.empty()) images_.resize(scenario().steps.size());
   auto& known = images_[step];
   if (known) return *known;
-  SymbolicReplay player(replay_.unchanged_program(), evidence_.symbols);
-  player.until(replay_.ops_before(scenario().steps[step].name));
-  known = player.images();
+  SymbolicReplay replay(replay_.unchanged_program(), evidence_.symbols);
+  replay.until(replay_.ops_before(scenario().steps[step].name));
+  known = replay.images();
   return *known;
 }
 

@@ -41,26 +41,27 @@ Provenance message(Kind kind, const std::string& text) {
 ElementRun poison_at(const RegionRef& region, std::int64_t offset, const std::optional<ElementRun>& location) {
   ElementRun out;
   out.run = location ? location->run : 1 << 20;
-  out.who.kind = Kind::poison, out.who.region = region.name;
-  out.who.offset = out.who.last_offset = offset;
+  out.element.kind = Kind::poison, out.element.region = region.name;
+  out.element.offset = out.element.last_offset = offset;
   return out;
 }
 
-findings::Coordinates coord_of(const Provenance& who) {
+findings::Coordinates coord_of(const Provenance& provenance) {
   using A = findings::Axis;
   findings::Coordinates out;
-  out[A::component] = who.component.empty() ? 0 : who.component == "scale" ? 1 : 2;
-  out[A::request] = who.generation;
-  out[A::layer] = who.layer, out[A::kv] = who.kv, out[A::token] = who.token, out[A::head] = who.head;
-  out[A::channel] = who.channel;
+  out[A::component] = provenance.component.empty() ? 0 : provenance.component == "scale" ? 1 : 2;
+  out[A::request] = provenance.generation;
+  out[A::layer] = provenance.layer, out[A::kv] = provenance.kv, out[A::token] = provenance.token,
+  out[A::head] = provenance.head;
+  out[A::channel] = provenance.channel;
   return out;
 }
 
 /// What belongs `bytes` further along the row.
 void advance(RegionExtent& one, std::int64_t bytes) {
-  for (Provenance* who : {&one.location, &one.should}) {
-    if (who->kind != Kind::element) continue;
-    who->channel += bytes * 8 / one.bits, who->last_channel += bytes * 8 / one.bits;
+  for (Provenance* provenance : {&one.location, &one.should}) {
+    if (provenance->kind != Kind::element) continue;
+    provenance->channel += bytes * 8 / one.bits, provenance->last_channel += bytes * 8 / one.bits;
   }
 }
 
@@ -77,8 +78,7 @@ RegionExtents::RegionExtents(const ResolvedCase& resolved, std::vector<View> pro
 
 /// Stretches of right and of wrong bytes within a row. A few right ones beside wrong ones are equal by chance.
 void RegionExtents::cut_row(Region& region, const RegionExtent& row) {
-  const View expected = part(region.arrived.expected, row.at, row.bytes),
-             found = part(region.arrived.found, row.at, row.bytes);
+  const View expected = part(region.data.expected, row.at, row.bytes), found = part(region.data.found, row.at, row.bytes);
   struct Cut {
     std::int64_t begin, end;
     bool wrong;
@@ -111,10 +111,10 @@ void RegionExtents::cut_row(Region& region, const RegionExtent& row) {
   }
 }
 
-void RegionExtents::add(const RegionBytes& arrived) {
-  regions_.push_back({arrived, oracle::file_shape(case_, arrived.region.bytes).base, {}});
+void RegionExtents::add(const RegionBytes& data) {
+  regions_.push_back({data, oracle::file_shape(case_, data.region.bytes).base, {}});
   Region& region = regions_.back();
-  if (arrived.region.group < 0)
+  if (data.region.group < 0)
     cut_output(region);
   else if (!large_)
     cut_region(region);
@@ -146,21 +146,21 @@ void RegionExtents::add_tail(Region& region, const RegionExtent& row) {
     region.tails.back().second += row.bytes;
   else
     region.tails.emplace_back(row.at, row.at + row.bytes);
-  const View found = part(region.arrived.found, row.at, row.bytes), before = part(region.arrived.before, row.at, row.bytes);
+  const View found = part(region.data.found, row.at, row.bytes), before = part(region.data.before, row.at, row.bytes);
   region.tail_came = region.tail_came || !std::ranges::equal(found, before);
 }
 
 RegionExtent RegionExtents::row_at(const Region& region, const Owners& owners, std::int64_t at) const {
-  const RegionRef& r = region.arrived.region;
+  const RegionRef& r = region.data.region;
   const bool source = r.side == Side::producer;
-  const auto end = static_cast<std::int64_t>(region.arrived.found.size());
+  const auto end = static_cast<std::int64_t>(region.data.found.size());
   const auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
   RegionExtent row;
   row.at = at, row.bytes = location ? std::min(location->run, end - at) : 1;
   if (location) {
     row.bits = location->bits;
-    row.location = location->who;
-    row.should = source ? location->who : owners.source_of(location->who);
+    row.location = location->element;
+    row.should = source ? location->element : owners.source_of(location->element);
     if (source && !owners.own(row.should)) row.should = Owners::nothing();
   } else {
     // Guards whole, padding byte by byte: only the layout knows where it ends.
@@ -171,18 +171,18 @@ RegionExtent RegionExtents::row_at(const Region& region, const Owners& owners, s
 }
 
 Owners RegionExtents::owners_of(const Region& region) const {
-  const RegionRef& r = region.arrived.region;
+  const RegionRef& r = region.data.region;
   return {case_.groups.at(static_cast<std::size_t>(r.group)), r.side, r.side == Side::consumer};
 }
 
 void RegionExtents::cut_region(Region& region) {
   const Owners owners = owners_of(region);
-  const auto end = static_cast<std::int64_t>(region.arrived.found.size());
+  const auto end = static_cast<std::int64_t>(region.data.found.size());
   const std::size_t before = extents_;
   for (std::int64_t at = 0; at < end && extents_ <= most_extents;) {
     const RegionExtent row = row_at(region, owners, at);
     const bool located = row.location.kind == Kind::element;
-    if (located && region.arrived.region.side == Side::consumer && row.should.kind != Kind::element &&
+    if (located && region.data.region.side == Side::consumer && row.should.kind != Kind::element &&
         owners.has_block(row.location.block))
       add_tail(region, row);
     const std::size_t first = region.extents.size();
@@ -203,7 +203,7 @@ void RegionExtents::cut_region(Region& region) {
 void RegionExtents::each_wrong_row(const Region& region, const std::function<void(const RegionExtent&)>& body) const {
   constexpr std::int64_t page = 4096;
   const Owners owners = owners_of(region);
-  const View expected = region.arrived.expected, found = region.arrived.found;
+  const View expected = region.data.expected, found = region.data.found;
   const auto end = static_cast<std::int64_t>(found.size());
   for (std::int64_t at = 0; at < end;) {
     const std::int64_t stop = std::min(at + page, end);
@@ -235,7 +235,7 @@ void RegionExtents::cut_large() {
   constexpr std::size_t most_unexpected = 20'000;
   Crop wrong;
   for (const Region& region : regions_) {
-    if (region.arrived.region.group < 0) return;
+    if (region.data.region.group < 0) return;
     each_wrong_row(region, [&](const RegionExtent& row) {
       if (row.should.kind == Kind::element)
         wrong.layers.insert(row.should.layer), wrong.tokens[row.should.generation].insert(row.should.token);
@@ -265,8 +265,8 @@ void RegionExtents::search() {
     const RegionRef& source = sources_[f];
     const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
     auto location = element_run_at(rank_of(case_, source).truth, source.allocation, offset);
-    if (location && owners[static_cast<std::size_t>(source.group)].own(location->who)) {
-      location->who.rank = source.rank;
+    if (location && owners[static_cast<std::size_t>(source.group)].own(location->element)) {
+      location->element.rank = source.rank;
       return *location;
     }
     return poison_at(source, offset, location);
@@ -277,34 +277,33 @@ void RegionExtents::search() {
   std::vector<const Region*> gathered;
   std::vector<Owners> consumers;
   for (const Group& group : case_.groups) consumers.emplace_back(group, Side::consumer, true);
-  const bool read = std::ranges::any_of(regions_, [](const Region& r) { return r.arrived.region.group < 0; });
+  const bool read = std::ranges::any_of(regions_, [](const Region& r) { return r.data.region.group < 0; });
   for (const Region& region : regions_) {
-    if (!read || region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
-    files.push_back(region.arrived.found);
+    if (!read || region.data.region.side != Side::consumer || region.data.region.group < 0) continue;
+    files.push_back(region.data.found);
     gathered.push_back(&region);
   }
   // A changed source may hold what the consumer had.
-  const bool changed =
-      std::ranges::any_of(regions_, [](const Region& r) { return r.arrived.region.side == Side::producer; });
+  const bool changed = std::ranges::any_of(regions_, [](const Region& r) { return r.data.region.side == Side::producer; });
   const std::size_t befores = files.size();
   std::vector<const Region*> destinations;
   for (const Region& region : regions_) {
-    if (!changed || region.arrived.region.side != Side::consumer || region.arrived.region.group < 0) continue;
-    files.push_back(region.arrived.before);
+    if (!changed || region.data.region.side != Side::consumer || region.data.region.group < 0) continue;
+    files.push_back(region.data.before);
     destinations.push_back(&region);
   }
   /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
   const auto at_consumer = [&](std::size_t number, std::int64_t at, const RegionExtent& one) -> std::optional<ElementRun> {
     const Region& region = *gathered[number];
-    const RegionRef& r = region.arrived.region;
+    const RegionRef& r = region.data.region;
     auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
-    if (location && consumers[static_cast<std::size_t>(r.group)].own(location->who)) {
-      if (coord_of(location->who) == coord_of(one.should)) {
-        location->who = message(Kind::follows, "as it lies in the consumer");
+    if (location && consumers[static_cast<std::size_t>(r.group)].own(location->element)) {
+      if (coord_of(location->element) == coord_of(one.should)) {
+        location->element = message(Kind::follows, "as it lies in the consumer");
         return location;
       }
-      const auto rest = std::min(location->run, static_cast<std::int64_t>(region.arrived.found.size()) - at);
-      if (std::ranges::equal(part(region.arrived.found, at, rest), part(region.arrived.expected, at, rest))) return location;
+      const auto rest = std::min(location->run, static_cast<std::int64_t>(region.data.found.size()) - at);
+      if (std::ranges::equal(part(region.data.found, at, rest), part(region.data.expected, at, rest))) return location;
       return std::nullopt;
     }
     return poison_at(r, at - region.base, location);
@@ -322,26 +321,28 @@ void RegionExtents::search() {
         known.push_back(std::move(one));
         continue;
       }
-      bytes.push_back({wanted.size(), region.arrived.found, one.at, one.bytes});
+      bytes.push_back({wanted.size(), region.data.found, one.at, one.bytes});
       wanted.push_back(std::move(one));
       region_of.push_back(r);
     }
     region.extents = std::move(known);
   }
-  const auto is_output = [&](std::size_t number) { return regions_[region_of[number]].arrived.region.group < 0; };
+  const auto is_output = [&](std::size_t number) { return regions_[region_of[number]].data.region.group < 0; };
   const auto judge = [&](int source, std::int64_t at, const findings::SearchedRange& extent) {
     RegionExtent one = wanted[extent.number];
     advance(one, extent.at - one.at);
-    const bool of_source = regions_[region_of[extent.number]].arrived.region.side == Side::producer;
+    const bool of_source = regions_[region_of[extent.number]].data.region.side == Side::producer;
     if (static_cast<std::size_t>(source) >= befores) return of_source ? findings::Likely{1 << 20, 1} : findings::Likely{};
     if (static_cast<std::size_t>(source) >= producer_.size()) {
       const auto location = is_output(extent.number)
                                 ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
                                 : std::nullopt;
-      return location ? findings::Likely{location->run, location->who.kind == Kind::follows ? 5 : 4} : findings::Likely{};
+      return location ? findings::Likely{location->run, location->element.kind == Kind::follows ? 5 : 4}
+                      : findings::Likely{};
     }
     const ElementRun candidate = at_source(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
-    return findings::Likely{candidate.run, 2 * (candidate.who == one.should) + (candidate.who.kind == Kind::element)};
+    return findings::Likely{candidate.run,
+                            2 * (candidate.element == one.should) + (candidate.element.kind == Kind::element)};
   };
   for (const findings::SearchedRange& found : findings::origins_of(files, std::move(bytes), judge)) {
     RegionExtent one = wanted[found.number];
@@ -350,17 +351,17 @@ void RegionExtents::search() {
     if (found.too_short) one.did = message(Kind::other, "too short to tell");
     if (found.source >= static_cast<int>(befores)) {
       const Region& region = *destinations[static_cast<std::size_t>(found.source) - befores];
-      one.did = poison_at(region.arrived.region, found.from - region.base, std::nullopt).who;
+      one.did = poison_at(region.data.region, found.from - region.base, std::nullopt).element;
       one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(&region - regions_.data()));
       one.source_offset = found.from - region.base;
     } else if (found.source >= static_cast<int>(producer_.size())) {
       const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
-      one.did = at_consumer(number, found.from, one)->who;
+      one.did = at_consumer(number, found.from, one)->element;
       one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
       one.source_offset = found.from - gathered[number]->base;
     } else if (found.source >= 0) {
       const auto source = static_cast<std::size_t>(found.source);
-      one.did = at_source(source, static_cast<std::size_t>(found.from)).who;
+      one.did = at_source(source, static_cast<std::size_t>(found.from)).element;
       one.source = found.source;
       one.source_offset = found.from - oracle::file_shape(case_, sources_[source].bytes).base;
     }
@@ -382,8 +383,8 @@ std::int64_t RegionExtents::unexplained() const {
 
 /// What needs no search; unknown: the rest.
 Provenance RegionExtents::at_sight(const Region& region, const RegionExtent& one) {
-  const View found = part(region.arrived.found, one.at, one.bytes);
-  if (std::ranges::equal(part(region.arrived.before, one.at, one.bytes), found))
+  const View found = part(region.data.found, one.at, one.bytes);
+  if (std::ranges::equal(part(region.data.before, one.at, one.bytes), found))
     return message(Kind::before, "what was there before");
   Provenance out;
   if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
@@ -403,7 +404,7 @@ json RegionExtents::moves() const {
     std::int64_t left = oracle::transfer_bytes(case_).least;
     for (std::size_t i = begin; i < stop; ++i) {
       left -= all[i].bytes;
-      moves.push_back({{"region", region.arrived.region.name},
+      moves.push_back({{"region", region.data.region.name},
                        {"offset", all[i].at - region.base},
                        {"bytes", all[i].bytes},
                        {"should", place_json(all[i].should)},
@@ -418,19 +419,19 @@ json RegionExtents::moves() const {
 
 namespace {
 
-findings::ByteSource who_of(const Provenance& who) {
+findings::ByteSource source_of(const Provenance& provenance) {
   findings::ByteSource out;
-  switch (who.kind) {
+  switch (provenance.kind) {
     case Kind::element:
       out.kind = findings::ByteSource::Kind::element;
-      out.at = coord_of(who);
+      out.at = coord_of(provenance);
       break;
     case Kind::constant:
-      out.kind = findings::ByteSource::Kind::constant, out.value = who.value;
+      out.kind = findings::ByteSource::Kind::constant, out.value = provenance.value;
       break;
     case Kind::poison:
       out.kind = findings::ByteSource::Kind::poison;
-      out.text = who.region.starts_with("consumer/") ? "the consumer" : "the producer";
+      out.text = provenance.region.starts_with("consumer/") ? "the consumer" : "the producer";
       break;
     case Kind::follows:
       out.kind = findings::ByteSource::Kind::follows, out.text = "the consumer";
@@ -456,15 +457,16 @@ void RegionExtents::add_content(const RegionRef& source, int memory, int region,
   for (std::int64_t at = 0; at < source.bytes;) {
     auto location = element_run_at(cache, source.allocation, at);
     const std::int64_t bytes = location ? std::min(location->run, source.bytes - at) : 1;
-    if (location && owners.own(location->who)) {
-      findings::Extent fact;
-      fact.memory = memory, fact.region = region;
-      fact.offset = at, fact.bytes = bytes;
-      fact.channels = std::max<std::int64_t>(1, bytes * 8 / location->bits), fact.bits = fact.is_bits = location->bits;
-      fact.should = who_of(location->who);
-      fact.should.at[findings::Axis::block] = location->who.block, fact.should.at[findings::Axis::slot] = location->who.slot;
-      fact.is = fact.should;
-      facts.push_back(std::move(fact));
+    if (location && owners.own(location->element)) {
+      findings::Extent extent;
+      extent.memory = memory, extent.region = region;
+      extent.offset = at, extent.bytes = bytes;
+      extent.channels = std::max<std::int64_t>(1, bytes * 8 / location->bits), extent.bits = extent.is_bits = location->bits;
+      extent.should = source_of(location->element);
+      extent.should.at[findings::Axis::block] = location->element.block,
+      extent.should.at[findings::Axis::slot] = location->element.slot;
+      extent.is = extent.should;
+      facts.push_back(std::move(extent));
     }
     at += bytes;
   }
@@ -497,8 +499,8 @@ std::vector<Finding> RegionExtents::what_happened() const {
   };
   std::set<std::string> changed;
   for (const Region& region : regions_) {
-    if (region.arrived.region.group >= 0) memory_of(region.arrived.region);
-    if (region.arrived.region.side == Side::producer) changed.insert(region.arrived.region.name);
+    if (region.data.region.group >= 0) memory_of(region.data.region);
+    if (region.data.region.side == Side::producer) changed.insert(region.data.region.name);
   }
   for (const RegionRef& source : sources_) {
     names.regions.push_back(source.name);
@@ -507,33 +509,34 @@ std::vector<Finding> RegionExtents::what_happened() const {
     add_content(source, memory, static_cast<int>(names.regions.size()) - 1, facts);
   }
   for (const Region& region : regions_) {
-    const RegionRef& r = region.arrived.region;
+    const RegionRef& r = region.data.region;
     names.regions.push_back(r.name);
     for (const RegionExtent& one : region.extents) {
-      findings::Extent fact;
-      fact.memory = memory_of(r);
-      fact.offset = one.at - region.base, fact.bytes = one.bytes;
-      fact.wrong = one.wrong;
+      findings::Extent extent;
+      extent.memory = memory_of(r);
+      extent.offset = one.at - region.base, extent.bytes = one.bytes;
+      extent.wrong = one.wrong;
       const auto is_before = [&](std::int64_t at) {
         const auto i = static_cast<std::size_t>(at);
-        return region.arrived.before[i] == region.arrived.found[i];
+        return region.data.before[i] == region.data.found[i];
       };
       if (!one.wrong)
-        while (fact.as_before < one.bytes && is_before(one.at + one.bytes - 1 - fact.as_before)) ++fact.as_before;
-      fact.should = who_of(one.should);
+        while (extent.as_before < one.bytes && is_before(one.at + one.bytes - 1 - extent.as_before)) ++extent.as_before;
+      extent.should = source_of(one.should);
       if (one.location.kind == Kind::element) {
-        if (fact.should.kind != findings::ByteSource::Kind::element) {
-          fact.should.at = coord_of(one.location);
-          fact.should.at[findings::Axis::request] = fact.should.at[findings::Axis::token] = findings::none;
+        if (extent.should.kind != findings::ByteSource::Kind::element) {
+          extent.should.at = coord_of(one.location);
+          extent.should.at[findings::Axis::request] = extent.should.at[findings::Axis::token] = findings::none;
         }
-        fact.should.at[findings::Axis::block] = one.location.block, fact.should.at[findings::Axis::slot] = one.location.slot;
+        extent.should.at[findings::Axis::block] = one.location.block,
+        extent.should.at[findings::Axis::slot] = one.location.slot;
       }
       if (one.location.kind == Kind::element || one.should.kind == Kind::element)
-        fact.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), fact.bits = fact.is_bits = one.bits;
-      fact.is = one.wrong ? who_of(one.did) : fact.should;
-      fact.region = static_cast<int>(names.regions.size()) - 1;
-      fact.from = one.source, fact.from_offset = one.source_offset;
-      facts.push_back(std::move(fact));
+        extent.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), extent.bits = extent.is_bits = one.bits;
+      extent.is = one.wrong ? source_of(one.did) : extent.should;
+      extent.region = static_cast<int>(names.regions.size()) - 1;
+      extent.from = one.source, extent.from_offset = one.source_offset;
+      facts.push_back(std::move(extent));
     }
   }
   return findings::what_happened(facts, names);

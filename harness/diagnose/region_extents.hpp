@@ -66,7 +66,7 @@ class RegionExtents {
 
  private:
   struct Region {
-    RegionBytes arrived;
+    RegionBytes data;
     std::int64_t base{0};
     std::vector<RegionExtent> extents;
     std::vector<std::pair<std::int64_t, std::int64_t>> tails{};  ///< in the file: what may come along with the last block

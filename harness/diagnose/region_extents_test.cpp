@@ -17,14 +17,14 @@ using nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
 using ByteView = std::span<const std::uint8_t>;
 
-struct Played {
+struct ExecutedScenario {
   ResolvedCase c;
   RegionRef region;
   std::int64_t base{0};
   std::vector<Bytes> producer;
   Bytes before, expected, found;
 
-  explicit Played(const std::string& order = "L x B K N H C") {
+  explicit ExecutedScenario(const std::string& order = "L x B K N H C") {
     static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
     std::string text = R"(
 case: my/plain
@@ -87,7 +87,7 @@ requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
 };
 
 TEST(Moves, ARunIsToldByItsHome) {
-  Played s;
+  ExecutedScenario s;
   EXPECT_TRUE(s.moves().is_null()) << "nothing is wrong";
   // Block 1 of the consumer: slots 1 and 2 of head 0 exchanged. A row has 32 bytes, a slot 64, a block 512.
   std::swap_ranges(s.at(512 + 64), s.at(512 + 96), s.at(512 + 128));
@@ -107,7 +107,7 @@ TEST(Moves, ARunIsToldByItsHome) {
 }
 
 TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
-  Played s;
+  ExecutedScenario s;
   std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));    // never written
   for (int i = 0; i < 32; ++i) s.at(544)[i] = static_cast<std::uint8_t>(7 + 3 * i);          // unowned
   std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));  // into a free block
@@ -120,7 +120,7 @@ TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
 }
 
 TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
-  Played s;
+  ExecutedScenario s;
   std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 528, s.at(2048));  // beyond the end: half a row
   const json moves = s.moves().at("moves");
   const json& last = moves.back();
@@ -133,23 +133,23 @@ TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
 
 TEST(RegionExtents, AreSaidInWords) {
   using Words = std::vector<std::string>;
-  Played s;
+  ExecutedScenario s;
   EXPECT_EQ(s.happened(), Words{});
   std::swap_ranges(s.at(512), s.at(1024), s.at(1536));  // blocks 1 and 3: tokens 0..3 and 4..7
   EXPECT_EQ(s.happened(), Words{"consumer: holds tokens exchanged: 4..7 for 0..3, 0..3 for 4..7 (1,024 bytes)"});
 
-  Played half;  // the second half of K's rows of block 1 never came
+  ExecutedScenario half;  // the second half of K's rows of block 1 never came
   for (std::int64_t row = 0; row < 8; ++row)
     std::copy_n(half.before.begin() + half.base + 512 + row * 32 + 16, 16, half.at(512 + row * 32 + 16));
   EXPECT_EQ(half.happened(), Words{"consumer, K, tokens 0..3 (block 1), channels 8..15: not written (128 bytes)"});
 
   // Slots innermost: a row is one code, known by its neighbours; the last ones by those in front.
-  Played inner("L x B K H C N");
+  ExecutedScenario inner("L x B K H C N");
   std::copy_n(inner.expected.begin() + inner.base + 512, 512, inner.at(0));
   EXPECT_EQ(inner.happened(), Words{"consumer, block 0: holds request 0, layer 0, K and V, tokens 0..3, heads 0..1, where "
                                     "nothing was meant (512 bytes)"});
 
-  Played beyond;
+  ExecutedScenario beyond;
   std::copy_n(beyond.expected.begin() + beyond.base + 512, 512, beyond.at(0));
   EXPECT_EQ(beyond.happened(), Words{"consumer, block 0: holds request 0, layer 0, K and V, tokens 0..3, heads 0..1, where "
                                      "nothing was meant (512 bytes)"});
@@ -157,7 +157,7 @@ TEST(RegionExtents, AreSaidInWords) {
 
 TEST(RegionExtents, AReaderAndAChangedSourceAreSaidToo) {
   using Words = std::vector<std::string>;
-  Played s;
+  ExecutedScenario s;
   const Bytes want = oracle::expected_output(s.c, 0);
   EXPECT_EQ(s.happened_to(want, s.producer), Words{});
 
@@ -168,7 +168,7 @@ TEST(RegionExtents, AReaderAndAChangedSourceAreSaidToo) {
   EXPECT_EQ(s.happened_to(exchanged, s.producer), Words{"output: holds heads 0 and 1 exchanged (1,024 bytes)"});
 
   // What was gathered is what lies in the cache, which is wrong.
-  Played wrong;
+  ExecutedScenario wrong;
   std::swap_ranges(wrong.at(512), wrong.at(1024), wrong.at(1536));
   Bytes gathered = want;
   for (std::size_t kv = 0; kv < 2; ++kv)

@@ -25,13 +25,13 @@ scenario::Patch RegionExtents::patch(const Region& region, const RegionExtent& o
   } else if (one.source >= 0) {
     const auto number = static_cast<std::size_t>(one.source);
     const bool known = number < sources_.size();
-    const bool of_source = region.arrived.region.side == Side::producer;
+    const bool of_source = region.data.region.side == Side::producer;
     out.is = known ? Is::content : of_source ? Is::before : Is::lies;
-    out.from = address(known ? sources_[number] : regions_[number - sources_.size()].arrived.region, one.source_offset);
+    out.from = address(known ? sources_[number] : regions_[number - sources_.size()].data.region, one.source_offset);
   } else {
     out.is = Is::changed;
     const auto begin = static_cast<std::size_t>(one.at), bytes = static_cast<std::size_t>(one.bytes);
-    const View found = region.arrived.found.subspan(begin, bytes), expected = region.arrived.expected.subspan(begin, bytes);
+    const View found = region.data.found.subspan(begin, bytes), expected = region.data.expected.subspan(begin, bytes);
     for (std::size_t i = 0; i < found.size(); ++i) out.value.push_back(found[i] ^ expected[i]);
   }
   return out;
@@ -41,11 +41,13 @@ Crop RegionExtents::crop() const {
   if (large_) return crop_;
   Crop wrong;
   for (const Region& region : regions_) {
-    if (region.arrived.region.group < 0) return {};
+    if (region.data.region.group < 0) return {};
     for (const RegionExtent& one : region.extents) {
       if (!one.wrong) continue;
-      const Provenance& who = one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
-      if (who.kind == Kind::element) wrong.layers.insert(who.layer), wrong.tokens[who.generation].insert(who.token);
+      const Provenance& provenance =
+          one.should.kind == Kind::element ? one.should : one.did;  // else it lies where nothing belongs
+      if (provenance.kind == Kind::element)
+        wrong.layers.insert(provenance.layer), wrong.tokens[provenance.generation].insert(provenance.token);
     }
   }
   return crop_of(case_, wrong);
@@ -56,9 +58,9 @@ scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& spac
   bool tails_came = false, beside_tails = false;
   std::map<int, std::map<std::int64_t, std::int64_t>> ignored;
   for (const Region& region : regions_) {
-    if (region.arrived.region.group < 0) continue;
+    if (region.data.region.group < 0) continue;
     tails_came = tails_came || region.tail_came;
-    const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region));
+    const scenario::BufferAddress start = space.address(place_name(case_, region.data.region));
     auto tail = region.tails.begin();
     const auto add = [&](const RegionExtent& one) {
       out.patches.push_back(patch(region, one, {start.buffer, start.offset + one.at - region.base}, space));
@@ -66,7 +68,9 @@ scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& spac
     const RegionExtent* last = nullptr;
     for (const RegionExtent& one : region.extents) {
       if (!one.wrong) continue;
-      const auto kept = [&](const Provenance& who) { return who.kind == Kind::element && crop.keeps(who); };
+      const auto kept = [&](const Provenance& provenance) {
+        return provenance.kind == Kind::element && crop.keeps(provenance);
+      };
       if (!crop.whole && !kept(one.should) && !kept(one.did)) continue;
       if (masks_unknown_ && is_unknown(one)) {
         const std::int64_t at = start.offset + one.at - region.base;
@@ -99,7 +103,7 @@ scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& spac
   for (auto& [buffer, ranges] : ignored) out.any[buffer].merge(ranges);
   // The output is read last.
   for (const Region& region : regions_) {
-    if (region.arrived.region.group >= 0) continue;
+    if (region.data.region.group >= 0) continue;
     const Group& group = case_.groups.at(0);
     const auto& g = group.consumer.ranks.at(0).geometry;
     std::int64_t begin = region.base;
@@ -109,7 +113,7 @@ scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& spac
           begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
       for (; one != region.extents.end() && one->at < end; ++one) {
         if (!one->wrong || !group.requests[r].transfer) continue;
-        const scenario::BufferAddress start = space.address(place_name(case_, region.arrived.region, r));
+        const scenario::BufferAddress start = space.address(place_name(case_, region.data.region, r));
         out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));
       }
       begin = end;

@@ -96,8 +96,8 @@ Explanation explain(const Scenario& scenario, const AddressSpace& space, const R
       seen, mismatch, expectation, space, symbols,
       [&](const Symbol& must, int buffer, std::int64_t offset) { return brought.at({buffer, offset}).value_or(must); });
   constexpr std::int64_t few = 4;  // wrong bytes that nothing had: any step could be said to have moved them
-  const bool stray = attributions.unknown == attributions.wrong && attributions.wrong < few;
-  if (attributions.unknown > 0 && (!reported.real || stray)) return {};  // no step moves content that nothing had
+  const bool isolated = attributions.unknown == attributions.wrong && attributions.wrong < few;
+  if (attributions.unknown > 0 && (!reported.real || isolated)) return {};  // no step moves content that nothing had
   return explain({scenario, space, truth, seen, mismatch, attributions, expectation, symbols, seed, true, std::move(claims),
                   reported.real});
 }

@@ -142,85 +142,88 @@ class ExtentBuilder {
  private:
   void add_row(const SymbolExtent& run) {
     const Attribution& attribution = run.first;
-    findings::Extent fact;
-    fact.memory = memory_of_[static_cast<std::size_t>(attribution.buffer)];
-    fact.offset = attribution.offset, fact.bytes = run.bytes, fact.channels = run.channels;
-    fact.wrong = attribution.wrong;
-    fact.should = who(attribution.must, attribution);
-    fact.bits = bits_of(attribution.must), fact.is_bits = bits_of(attribution.is);
+    findings::Extent extent;
+    extent.memory = memory_of_[static_cast<std::size_t>(attribution.buffer)];
+    extent.offset = attribution.offset, extent.bytes = run.bytes, extent.channels = run.channels;
+    extent.wrong = attribution.wrong;
+    extent.should = source_of(attribution.must, attribution);
+    extent.bits = bits_of(attribution.must), extent.is_bits = bits_of(attribution.is);
     if (!attribution.wrong)
-      fact.is = fact.should;
+      extent.is = extent.should;
     else if (run.follows)
-      fact.is.kind = SourceKind::follows, fact.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
+      extent.is.kind = SourceKind::follows,
+      extent.is.text = space_.buffers()[static_cast<std::size_t>(run.from.buffer)].memory;
     else if (attribution.untouched)
-      fact.is.kind = SourceKind::nothing;
+      extent.is.kind = SourceKind::nothing;
     else
-      fact.is = who(attribution.is, attribution);
-    if (attribution.wrong && !run.follows) compare_scales(attribution, fact);
-    fact.region = attribution.buffer;
-    const bool brought = fact.is.kind == SourceKind::poison || fact.is.kind == SourceKind::element;
-    if (attribution.wrong && brought) fact.from = run.from.buffer, fact.from_offset = run.from.offset;
-    if (continues(attribution, fact)) {
+      extent.is = source_of(attribution.is, attribution);
+    if (attribution.wrong && !run.follows) compare_scales(attribution, extent);
+    extent.region = attribution.buffer;
+    const bool brought = extent.is.kind == SourceKind::poison || extent.is.kind == SourceKind::element;
+    if (attribution.wrong && brought) extent.from = run.from.buffer, extent.from_offset = run.from.offset;
+    if (continues(attribution, extent)) {
       findings::Extent& last = extents_.back();
-      last.channels = std::max(last.channels,
-                               fact.should.at[ContentAxis::channel] - last.should.at[ContentAxis::channel] + fact.channels);
-      last.bytes += fact.bytes;
+      last.channels = std::max(
+          last.channels, extent.should.at[ContentAxis::channel] - last.should.at[ContentAxis::channel] + extent.channels);
+      last.bytes += extent.bytes;
       return;
     }
     if (const auto found = layout_index_.at({attribution.buffer, attribution.offset})) {
-      const Provenance* element_run = &found->who;
-      fact.should.at[ContentAxis::block] = element_run->block, fact.should.at[ContentAxis::slot] = element_run->slot;
-      if (fact.should.kind != SourceKind::element) {
-        fact.should.at[ContentAxis::component] = element_run->component.empty()      ? 0
-                                                 : element_run->component == "scale" ? 1
-                                                                                     : 2;
-        fact.should.at[ContentAxis::layer] = element_run->layer, fact.should.at[ContentAxis::kv] = element_run->kv;
-        fact.should.at[ContentAxis::head] = element_run->head, fact.should.at[ContentAxis::channel] = element_run->channel;
-        fact.bits = found->bits;
-        for (BufferAddress before{attribution.buffer, attribution.offset - 1}; 8 * (fact.should.byte + 1) < fact.bits;
+      const Provenance* element_run = &found->element;
+      extent.should.at[ContentAxis::block] = element_run->block, extent.should.at[ContentAxis::slot] = element_run->slot;
+      if (extent.should.kind != SourceKind::element) {
+        extent.should.at[ContentAxis::component] = element_run->component.empty()      ? 0
+                                                   : element_run->component == "scale" ? 1
+                                                                                       : 2;
+        extent.should.at[ContentAxis::layer] = element_run->layer, extent.should.at[ContentAxis::kv] = element_run->kv;
+        extent.should.at[ContentAxis::head] = element_run->head,
+        extent.should.at[ContentAxis::channel] = element_run->channel;
+        extent.bits = found->bits;
+        for (BufferAddress before{attribution.buffer, attribution.offset - 1}; 8 * (extent.should.byte + 1) < extent.bits;
              --before.offset) {
           const auto other = layout_index_.at(before);
-          if (!other || !(other->who == *element_run)) break;
-          ++fact.should.byte;
+          if (!other || !(other->element == *element_run)) break;
+          ++extent.should.byte;
         }
       }
       if (element_run->component == "global scale")
-        for (const ContentAxis axis : findings::per_token) fact.should.at[axis] = findings::none;
+        for (const ContentAxis axis : findings::per_token) extent.should.at[axis] = findings::none;
     }
     buffer_ = attribution.buffer;
-    extents_.push_back(std::move(fact));
+    extents_.push_back(std::move(extent));
   }
 
-  static int bits_of(const Symbol& who) {
-    return who.kind == Symbol::Kind::tag ? layout::bits(who.dtype) : who.kind == Symbol::Kind::number ? 32 : 0;
+  static int bits_of(const Symbol& symbol) {
+    return symbol.kind == Symbol::Kind::tag ? layout::bits(symbol.dtype) : symbol.kind == Symbol::Kind::number ? 32 : 0;
   }
 
-  findings::ByteSource who(const Symbol& who, const Attribution& attribution) const {
+  findings::ByteSource source_of(const Symbol& symbol, const Attribution& attribution) const {
     findings::ByteSource out;
-    switch (who.kind) {
+    switch (symbol.kind) {
       case Symbol::Kind::tag:
       case Symbol::Kind::number:
         out.kind = SourceKind::element;
-        out.byte = who.byte;
-        out.times = who.power;
-        out.at[ContentAxis::component] = static_cast<std::int64_t>(who.component);
-        out.at[ContentAxis::request] = who.generation;
-        out.at[ContentAxis::layer] = who.layer, out.at[ContentAxis::kv] = who.kv, out.at[ContentAxis::token] = who.token;
-        out.at[ContentAxis::head] = who.head, out.at[ContentAxis::channel] = who.channel;
-        if (who.component == layout::Component::global_scale)
+        out.byte = symbol.byte;
+        out.times = symbol.power;
+        out.at[ContentAxis::component] = static_cast<std::int64_t>(symbol.component);
+        out.at[ContentAxis::request] = symbol.generation;
+        out.at[ContentAxis::layer] = symbol.layer, out.at[ContentAxis::kv] = symbol.kv,
+        out.at[ContentAxis::token] = symbol.token;
+        out.at[ContentAxis::head] = symbol.head, out.at[ContentAxis::channel] = symbol.channel;
+        if (symbol.component == layout::Component::global_scale)
           for (const ContentAxis axis : findings::per_token) out.at[axis] = findings::none;
         return out;
       case Symbol::Kind::constant:
-        out.kind = SourceKind::constant, out.value = who.byte;
+        out.kind = SourceKind::constant, out.value = symbol.byte;
         return out;
       case Symbol::Kind::poison:
-        out.kind =
-            who.buffer == attribution.buffer && who.offset == attribution.offset ? SourceKind::nothing : SourceKind::poison;
-        if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(who.buffer)];
-            b.zeroed && who.offset >= 0 && who.offset < b.bytes) {
+        out.kind = symbol.buffer == attribution.buffer && symbol.offset == attribution.offset ? SourceKind::nothing
+                                                                                              : SourceKind::poison;
+        if (const Buffer& b = space_.buffers()[static_cast<std::size_t>(symbol.buffer)];
+            b.zeroed && symbol.offset >= 0 && symbol.offset < b.bytes) {
           out.kind = SourceKind::unknown, out.text = "of poison";  // that a step filled in
         } else if (out.kind == SourceKind::poison) {
-          out.text = (who.offset < 0 || who.offset >= b.bytes ? "a guard of " : "") + b.memory;
+          out.text = (symbol.offset < 0 || symbol.offset >= b.bytes ? "a guard of " : "") + b.memory;
         }
         return out;
       case Symbol::Kind::hole:
@@ -238,17 +241,17 @@ class ExtentBuilder {
   }
 
   /// A decoded number of the right element with a scale that is not its own.
-  void compare_scales(const Attribution& attribution, findings::Extent& fact) const {
+  void compare_scales(const Attribution& attribution, findings::Extent& extent) const {
     const Symbol &must = attribution.must, &is = attribution.is;
-    if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || fact.is.at != fact.should.at) return;
-    if (must.whole != is.whole) fact.is.kind = SourceKind::mixed;
+    if (must.kind != Symbol::Kind::number || is.kind != Symbol::Kind::number || extent.is.at != extent.should.at) return;
+    if (must.whole != is.whole) extent.is.kind = SourceKind::mixed;
     if (must.power != is.power || must.whole != is.whole) return;
     if (must.scale != is.scale) {
-      fact.is.kind = SourceKind::mixed;
-      fact.is.text = "its number with the scale of " + difference(must.scale, is.scale);
+      extent.is.kind = SourceKind::mixed;
+      extent.is.text = "its number with the scale of " + difference(must.scale, is.scale);
     } else if (must.global_scale != is.global_scale) {
-      fact.is.kind = SourceKind::mixed;
-      fact.is.text = "its number with another global scale";
+      extent.is.kind = SourceKind::mixed;
+      extent.is.text = "its number with another global scale";
     }
   }
 
@@ -278,7 +281,9 @@ class ExtentBuilder {
       return false;
     if (last.from != next.from || (next.from >= 0 && next.from_offset != last.from_offset + last.bytes)) return false;
     // A global scale has bytes and no channels.
-    const auto has_channels = [](const findings::ByteSource& who) { return who.at[ContentAxis::channel] != findings::none; };
+    const auto has_channels = [](const findings::ByteSource& symbol) {
+      return symbol.at[ContentAxis::channel] != findings::none;
+    };
     if (has_channels(next.should) != has_channels(next.is)) return false;
     return advances(last.should, next.should, last) && advances(last.is, next.is, last);
   }
@@ -332,19 +337,19 @@ bool name_declared(const Scenario& scenario, SymbolTable& symbols) {
     for (const auto& [request, generation] : contents) {
       const Request& of = scenario.requests.at(request);
       const std::int64_t tokens = (of.tokens + slots - 1) / slots * slots + beyond * slots;
-      Symbol who{.kind = Symbol::Kind::tag,
-                 .component = static_cast<layout::Component>(p[0]),
-                 .dtype = dtype,
-                 .generation = generation};
+      Symbol symbol{.kind = Symbol::Kind::tag,
+                    .component = static_cast<layout::Component>(p[0]),
+                    .dtype = dtype,
+                    .generation = generation};
       count += static_cast<double>(tokens) * static_cast<double>((p[3] - p[2]) * (p[5] - p[4]) * (p[7] - p[6])) *
                static_cast<double>((p[9] - p[8]) * layout::bits(dtype) / 8);
       if (count > most) return false;
-      for (who.token = of.first_token; who.token < of.first_token + tokens; ++who.token)
-        for (who.layer = p[2]; who.layer < p[3]; ++who.layer)
-          for (who.kv = p[4]; who.kv < p[5]; ++who.kv)
-            for (who.head = p[6]; who.head < p[7]; ++who.head)
-              for (who.channel = p[8]; who.channel < p[9]; ++who.channel)
-                for (who.byte = 0; who.byte < layout::bits(dtype) / 8; ++who.byte) symbols.intern(who);
+      for (symbol.token = of.first_token; symbol.token < of.first_token + tokens; ++symbol.token)
+        for (symbol.layer = p[2]; symbol.layer < p[3]; ++symbol.layer)
+          for (symbol.kv = p[4]; symbol.kv < p[5]; ++symbol.kv)
+            for (symbol.head = p[6]; symbol.head < p[7]; ++symbol.head)
+              for (symbol.channel = p[8]; symbol.channel < p[9]; ++symbol.channel)
+                for (symbol.byte = 0; symbol.byte < layout::bits(dtype) / 8; ++symbol.byte) symbols.intern(symbol);
     }
   }
   return true;

@@ -14,7 +14,7 @@ namespace {
 using testing_support::as_expected, testing_support::case_of, testing_support::scenario_of;
 
 /// Of a case of testing/scripts, which ends as it says.
-Report played(const std::string& id) {
+Report executed(const std::string& id) {
   Report report = run_scenario(scenario_of(id), 1);
   EXPECT_TRUE(as_expected(case_of(id), report)) << id << ": " << report.message;
   return report;
@@ -49,7 +49,7 @@ bool says(const Report& report, const std::string& words) {
 }
 
 TEST(WhatHappened, ToAPieceOfAMove) {
-  const Report report = played("happened/move#a-layer-with-k-and-v-exchanged");
+  const Report report = executed("happened/move#a-layer-with-k-and-v-exchanged");
   EXPECT_EQ(reported(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
   ASSERT_FALSE(report.first_wrong.empty());
   const WrongByte& first = report.first_wrong[0];
@@ -57,14 +57,14 @@ TEST(WhatHappened, ToAPieceOfAMove) {
 }
 
 TEST(WhatHappened, ToNumbersByTheirScales) {
-  EXPECT_EQ(reported(played("happened/scales#ignored")), Words{"out: holds numbers without their scale (4,096 bytes)"});
-  EXPECT_EQ(reported(played("happened/scales#of-head-0")),
+  EXPECT_EQ(reported(executed("happened/scales#ignored")), Words{"out: holds numbers without their scale (4,096 bytes)"});
+  EXPECT_EQ(reported(executed("happened/scales#of-head-0")),
             Words{"out, head 1: holds its number with the scale of head 0 (2,048 bytes)"})
       << "head 0's numbers are right";
 }
 
 TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
-  EXPECT_EQ(reported(played("happened/content-of-another")), Words{"P: holds request B (2,048 bytes)"});
+  EXPECT_EQ(reported(executed("happened/content-of-another")), Words{"P: holds request B (2,048 bytes)"});
 }
 
 TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
@@ -85,7 +85,7 @@ TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
     const Words in_runs = reported_in_runs(scenario_of(id));
     EXPECT_FALSE(in_runs.empty()) << id;
     EXPECT_TRUE(words.empty() || in_runs == words) << id;
-    EXPECT_EQ(in_runs, reported(played(id))) << id;
+    EXPECT_EQ(in_runs, reported(executed(id))) << id;
   }
 }
 
@@ -100,18 +100,18 @@ TEST(WhatHappened, IsSaidOfRunsInAPoolKeptPageByPage) {
 }
 
 TEST(WhatHappened, AHangCountsOnlyWhatWasDue) {
-  const Report report = played("happened/hang");
+  const Report report = executed("happened/hang");
   EXPECT_EQ(report.wrong_bytes, 0);
   EXPECT_TRUE(says(report, "all 4096 bytes had arrived")) << report.message << report.state;
   EXPECT_EQ(reported(report), Words{});
 
-  const Report half = played("happened/hang#half-arrived");
+  const Report half = executed("happened/hang#half-arrived");
   EXPECT_EQ(reported(half), Words{"C, layer 1: not written (1,024 bytes)"});
   EXPECT_TRUE(says(half, "1024 of 4096 bytes were wrong, 1024 of them never written")) << half.state;
 }
 
 TEST(WhatHappened, WhatWasNotErasedWasLeft) {
-  const Report report = played("happened/not-erased");
+  const Report report = executed("happened/not-erased");
   EXPECT_FALSE(says(report, "overwritten")) << report.message;
 }
 

@@ -30,9 +30,9 @@ std::optional<ElementRun> LayoutIndex::at(BufferAddress address) const {
     for (std::size_t a = 0; a < m.begins.size(); ++a) {
       const std::int64_t inside = address.offset - m.begins[a].offset;
       if (m.begins[a].buffer != address.buffer || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
-      auto spot = element_run_at(m.cache, static_cast<int>(a), inside);
-      if (spot) spot->who.from = m.name, spot->who.rank = m.rank;
-      return spot;
+      auto element_run = element_run_at(m.cache, static_cast<int>(a), inside);
+      if (element_run) element_run->element.from = m.name, element_run->element.rank = m.rank;
+      return element_run;
     }
   }
   return std::nullopt;
@@ -42,12 +42,11 @@ std::string LayoutIndex::text_at(BufferAddress address) const {
   const Buffer& b = space_.buffers().at(static_cast<std::size_t>(address.buffer));
   if (address.offset < 0) return "guard below";
   if (address.offset >= b.bytes) return "guard above";
-  if (const auto spot = at(address)) {
-    const Provenance* element_run = &spot->who;
-    const std::string kv = element_run->kv == 0 ? "K" : element_run->kv == 1 ? "V" : fmt::format("kv {}", element_run->kv);
-    return fmt::format("{}{} layer {} block {} slot {} head {}",
-                       element_run->component.empty() ? "" : element_run->component + " ", kv, element_run->layer,
-                       element_run->block, element_run->slot, element_run->head);
+  if (const auto element_run = at(address)) {
+    const Provenance* element = &element_run->element;
+    const std::string kv = element->kv == 0 ? "K" : element->kv == 1 ? "V" : fmt::format("kv {}", element->kv);
+    return fmt::format("{}{} layer {} block {} slot {} head {}", element->component.empty() ? "" : element->component + " ",
+                       kv, element->layer, element->block, element->slot, element->head);
   }
   const bool declared = std::any_of(memories_.begin(), memories_.end(), [&](const Memory& m) { return m.name == b.memory; });
   return declared ? "padding" : "raw bytes";
@@ -81,46 +80,46 @@ ProvenanceFormatter::ProvenanceFormatter(const Scenario& scenario, const Address
                                          const Checkpoint& check)
     : space_(space), symbols_(symbols), layout_index_(scenario, space), element_index_(check, space, symbols) {}
 
-Provenance ProvenanceFormatter::tell(const Symbol& who, int buffer) const {
+Provenance ProvenanceFormatter::tell(const Symbol& symbol, int buffer) const {
   Provenance out;
-  switch (who.kind) {
+  switch (symbol.kind) {
     case Symbol::Kind::unknown:
       return out;
     case Symbol::Kind::constant:
-      out.kind = Kind::constant, out.value = who.byte;
+      out.kind = Kind::constant, out.value = symbol.byte;
       return out;
     case Symbol::Kind::poison:
       out.kind = Kind::poison;
-      out.region = space_.buffers().at(static_cast<std::size_t>(who.buffer)).name;
-      out.offset = out.last_offset = who.offset;
+      out.region = space_.buffers().at(static_cast<std::size_t>(symbol.buffer)).name;
+      out.offset = out.last_offset = symbol.offset;
       return out;
     case Symbol::Kind::tag:
     case Symbol::Kind::number:
       break;
     default:
-      out.kind = Kind::other, out.text = to_string(who, space_.buffers());
+      out.kind = Kind::other, out.text = to_string(symbol, space_.buffers());
       return out;
   }
   out.kind = Kind::element;
-  out.component = who.kind == Symbol::Kind::number            ? "number of"
-                  : who.component == layout::Component::data  ? ""
-                  : who.component == layout::Component::scale ? "scale"
-                                                              : "global scale";
-  out.kv = who.kv, out.layer = who.layer, out.head = who.head, out.token = who.token, out.generation = who.generation;
-  out.channel = who.channel;
-  out.last_channel = who.channel + (who.kind == Symbol::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
+  out.component = symbol.kind == Symbol::Kind::number            ? "number of"
+                  : symbol.component == layout::Component::data  ? ""
+                  : symbol.component == layout::Component::scale ? "scale"
+                                                                 : "global scale";
+  out.kv = symbol.kv, out.layer = symbol.layer, out.head = symbol.head, out.token = symbol.token,
+  out.generation = symbol.generation;
+  out.channel = symbol.channel;
+  out.last_channel = symbol.channel + (symbol.kind == Symbol::Kind::tag && layout::bits(symbol.dtype) == 4 ? 1 : 0);
   // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
-  for (const BufferAddress& address : element_index_.of(who)) {
+  for (const BufferAddress& address : element_index_.of(symbol)) {
     const Buffer& b = space_.buffers()[static_cast<std::size_t>(address.buffer)];
     const int rank = b.side == "producer" ? 2 : address.buffer != buffer ? 1 : 0;
     if (rank <= best) continue;
-    const auto spot = layout_index_.at(address);
-    const Provenance* element_run = spot ? &spot->who : nullptr;
-    if (!element_run || element_run->kv != who.kv || element_run->layer != who.layer || element_run->head != who.head)
-      continue;
+    const auto element_run = layout_index_.at(address);
+    const Provenance* element = element_run ? &element_run->element : nullptr;
+    if (!element || element->kv != symbol.kv || element->layer != symbol.layer || element->head != symbol.head) continue;
     best = rank;
-    out.block = element_run->block, out.slot = element_run->slot, out.from = element_run->from, out.rank = element_run->rank;
+    out.block = element->block, out.slot = element->slot, out.from = element->from, out.rank = element->rank;
   }
   return out;
 }

@@ -41,7 +41,7 @@ class ProvenanceFormatter {
  public:
   ProvenanceFormatter(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                       const Checkpoint& check);
-  Provenance tell(const Symbol& who, int buffer) const;
+  Provenance tell(const Symbol& symbol, int buffer) const;
   const LayoutIndex& layout_index() const { return layout_index_; }
 
  private:

@@ -79,13 +79,13 @@ AddressSpace::AddressSpace(const Scenario& scenario) : scenario_(scenario) {
     std::erase_if(waiting, [&](const std::string& name) {
       const Memory& memory = scenario.memories.at(name);
       const std::string& of = memory.view.of;
-      const auto known = std::find_if(spots_.begin(), spots_.end(),
-                                      [&](const Spot& s) { return s.name == of || s.name.starts_with(of + "/"); });
-      if (known == spots_.end()) return false;
+      const auto known = std::find_if(named_ranges_.begin(), named_ranges_.end(),
+                                      [&](const NamedRange& s) { return s.name == of || s.name.starts_with(of + "/"); });
+      if (known == named_ranges_.end()) return false;
       const layout::Cache cache = cache_of(memory.view);
       if (cache.allocations.empty()) {
         const BufferAddress at = address(of);
-        spots_.push_back({name, {at.buffer, at.offset + memory.view.offset}, memory.bytes});
+        named_ranges_.push_back({name, {at.buffer, at.offset + memory.view.offset}, memory.bytes});
         return true;
       }
       View whole;
@@ -93,8 +93,8 @@ AddressSpace::AddressSpace(const Scenario& scenario) : scenario_(scenario) {
       const std::vector<BufferAddress> begins = addresses(whole, cache);
       for (std::size_t a = 0; a < begins.size(); ++a) {
         const BufferAddress at{begins[a].buffer, begins[a].offset + memory.view.offset};
-        if (begins.size() == 1) spots_.push_back({name, at, cache.allocations[a].bytes});
-        spots_.push_back({name + "/" + cache.allocations[a].name, at, cache.allocations[a].bytes});
+        if (begins.size() == 1) named_ranges_.push_back({name, at, cache.allocations[a].bytes});
+        named_ranges_.push_back({name + "/" + cache.allocations[a].name, at, cache.allocations[a].bytes});
       }
       return true;
     });
@@ -114,7 +114,7 @@ AddressSpace::AddressSpace(const Scenario& scenario) : scenario_(scenario) {
     buffer.poison_number = static_cast<std::uint32_t>(buffer.ordinal);
     buffer.bytes = bytes;
     buffer.guard_below = buffer.guard_above = 64;
-    spots_.push_back({name, {buffer.ordinal, 0}, bytes});
+    named_ranges_.push_back({name, {buffer.ordinal, 0}, bytes});
     buffers_.push_back(std::move(buffer));
   }
 
@@ -149,17 +149,17 @@ void AddressSpace::add(const std::string& name, const Memory& memory, const Scen
   };
   if (cache.allocations.empty()) {
     if (memory.bytes <= 0) fail("memory '" + name + "': expected a layout or a size in bytes, found neither");
-    spots_.push_back({name, open(name, memory.bytes), memory.bytes});
+    named_ranges_.push_back({name, open(name, memory.bytes), memory.bytes});
     return;
   }
   if (memory.pool) {
     std::int64_t total = 0;
     for (const auto& a : cache.allocations) total += a.bytes + memory.gap;
     const BufferAddress start = open(name, std::max(total - memory.gap, memory.bytes));
-    spots_.push_back({name, start, buffers_.back().bytes});
+    named_ranges_.push_back({name, start, buffers_.back().bytes});
     std::int64_t at = 0;
     for (const auto& a : cache.allocations) {
-      spots_.push_back({name + "/" + a.name, {start.buffer, at}, a.bytes});
+      named_ranges_.push_back({name + "/" + a.name, {start.buffer, at}, a.bytes});
       at += a.bytes + memory.gap;
     }
     return;
@@ -168,8 +168,8 @@ void AddressSpace::add(const std::string& name, const Memory& memory, const Scen
     const bool alone = cache.allocations.size() == 1;
     const std::int64_t bytes = alone ? std::max(a.bytes, memory.bytes) : a.bytes;
     const BufferAddress start = open(name + "/" + a.name, bytes);
-    if (alone) spots_.push_back({name, start, bytes});
-    spots_.push_back({name + "/" + a.name, start, bytes});
+    if (alone) named_ranges_.push_back({name, start, bytes});
+    named_ranges_.push_back({name + "/" + a.name, start, bytes});
   }
 }
 
@@ -180,15 +180,15 @@ int AddressSpace::output(const std::string& name) const {
   return -1;
 }
 
-BufferAddress AddressSpace::address(const std::string& name) const { return spot(name).address; }
+BufferAddress AddressSpace::address(const std::string& name) const { return named_range(name).address; }
 
-std::int64_t AddressSpace::bytes_of(const std::string& name) const { return spot(name).bytes; }
+std::int64_t AddressSpace::bytes_of(const std::string& name) const { return named_range(name).bytes; }
 
-const AddressSpace::Spot& AddressSpace::spot(const std::string& name) const {
+const AddressSpace::NamedRange& AddressSpace::named_range(const std::string& name) const {
   std::string known;
-  for (const Spot& spot : spots_) {
-    if (spot.name == name) return spot;
-    known += (known.empty() ? "" : ", ") + spot.name;
+  for (const NamedRange& named_range : named_ranges_) {
+    if (named_range.name == name) return named_range;
+    known += (known.empty() ? "" : ", ") + named_range.name;
   }
   fail("expected a memory with one backing, or one allocation of a memory, found '" + name + "'; there are " + known);
 }
@@ -196,8 +196,8 @@ const AddressSpace::Spot& AddressSpace::spot(const std::string& name) const {
 std::vector<BufferAddress> AddressSpace::addresses(const View& view, const layout::Cache& cache) const {
   const std::string memory = memory_of(view);
   std::vector<BufferAddress> own;
-  for (const Spot& spot : spots_) {
-    if (spot.name.starts_with(memory + "/")) own.push_back(spot.address);
+  for (const NamedRange& named_range : named_ranges_) {
+    if (named_range.name.starts_with(memory + "/")) own.push_back(named_range.address);
   }
   const bool one_allocation = view.of.find('/') != std::string::npos;
   if (!one_allocation && own.size() == cache.allocations.size()) return own;
@@ -211,14 +211,14 @@ std::vector<BufferAddress> AddressSpace::addresses(const View& view, const layou
 }
 
 std::string AddressSpace::symbol_of(BufferAddress address, std::int64_t& offset) const {
-  const Spot* best = nullptr;
-  for (const Spot& spot : spots_) {
-    if (spot.address.buffer != address.buffer || address.offset < spot.address.offset ||
-        address.offset >= spot.address.offset + spot.bytes)
+  const NamedRange* best = nullptr;
+  for (const NamedRange& named_range : named_ranges_) {
+    if (named_range.address.buffer != address.buffer || address.offset < named_range.address.offset ||
+        address.offset >= named_range.address.offset + named_range.bytes)
       continue;
-    if (!best || spot.address.offset > best->address.offset ||
-        (spot.address.offset == best->address.offset && spot.bytes <= best->bytes))
-      best = &spot;
+    if (!best || named_range.address.offset > best->address.offset ||
+        (named_range.address.offset == best->address.offset && named_range.bytes <= best->bytes))
+      best = &named_range;
   }
   if (!best) {
     offset = address.offset;
@@ -230,9 +230,9 @@ std::string AddressSpace::symbol_of(BufferAddress address, std::int64_t& offset)
 
 std::int64_t AddressSpace::name_end(BufferAddress address) const {
   std::int64_t end = buffers_.at(static_cast<std::size_t>(address.buffer)).bytes;
-  for (const Spot& spot : spots_) {
-    if (spot.address.buffer != address.buffer) continue;
-    for (const std::int64_t edge : {spot.address.offset, spot.address.offset + spot.bytes}) {
+  for (const NamedRange& named_range : named_ranges_) {
+    if (named_range.address.buffer != address.buffer) continue;
+    for (const std::int64_t edge : {named_range.address.offset, named_range.address.offset + named_range.bytes}) {
       if (edge > address.offset) end = std::min(end, edge);
     }
   }

@@ -60,15 +60,15 @@ class AddressSpace {
   std::int64_t name_end(BufferAddress address) const;
 
  private:
-  struct Spot {
+  struct NamedRange {
     std::string name;  ///< "P/kv.L0"
     BufferAddress address;
     std::int64_t bytes{0};
   };
-  const Spot& spot(const std::string& name) const;
+  const NamedRange& named_range(const std::string& name) const;
   void add(const std::string& name, const Memory& memory, const Scenario& scenario);
   std::vector<Buffer> buffers_;
-  std::vector<Spot> spots_;  ///< allocations, and whole memories
+  std::vector<NamedRange> named_ranges_;  ///< allocations, and whole memories
   const Scenario& scenario_;
 };
 

@@ -29,7 +29,7 @@ struct Options {
   bool list{false};
 };
 
-struct Played {
+struct RuleResult {
   std::map<std::string, int> seen;  ///< answer -> how often
   std::string version, words, skipped;
   double ms{0};
@@ -37,30 +37,30 @@ struct Played {
   bool in_time{true};
 };
 
-Played play(const RuleEntry& rule, const EngineEntry& engine, int runs, Availability& availability) {
-  Played played;
+RuleResult run_rule(const RuleEntry& rule, const EngineEntry& engine, int runs, Availability& availability) {
+  RuleResult result;
   if (const auto& lack = availability.lack(engine.id)) {
-    played.skipped = lack->reason;
-    return played;
+    result.skipped = lack->reason;
+    return result;
   }
   for (int run = 0; run < runs; ++run) {
-    const rules::Observation one = rules::play(rule, engine);
-    ++played.seen[one.text];
-    played.version = one.version;
-    if (!one.words.empty()) played.words = one.words;
-    played.ms += one.ms / runs;
-    if (const auto took = one.took_ms.find(rule.timed); took != one.took_ms.end()) played.took_ms.push_back(took->second);
-    played.in_time = played.in_time && rules::in_time(rule, engine.id, one);
+    const rules::Observation one = rules::run_rule(rule, engine);
+    ++result.seen[one.text];
+    result.version = one.version;
+    if (!one.words.empty()) result.words = one.words;
+    result.ms += one.ms / runs;
+    if (const auto took = one.took_ms.find(rule.timed); took != one.took_ms.end()) result.took_ms.push_back(took->second);
+    result.in_time = result.in_time && rules::in_time(rule, engine.id, one);
   }
-  return played;
+  return result;
 }
 
-std::string_view verdict(const RuleEntry& rule, const EngineEntry& engine, const Played& played) {
-  if (!played.skipped.empty()) return "SKIPPED";
+std::string_view verdict(const RuleEntry& rule, const EngineEntry& engine, const RuleResult& result) {
+  if (!result.skipped.empty()) return "SKIPPED";
   if (!rule.expect.contains(engine.id)) return "not stated";
-  const bool good = std::all_of(played.seen.begin(), played.seen.end(),
+  const bool good = std::all_of(result.seen.begin(), result.seen.end(),
                                 [&](const auto& one) { return rules::as_expected(rule, engine.id, one.first); });
-  return good && played.in_time ? "as stated" : "CHANGED RULE";
+  return good && result.in_time ? "as stated" : "CHANGED RULE";
 }
 
 /// What is stated, without playing it.
@@ -92,29 +92,29 @@ void expect_engines(const std::vector<RuleEntry>& all, const catalogue::Catalogu
   }
 }
 
-nlohmann::json play_json(const RuleEntry& rule, const EngineEntry& engine, const Played& played) {
+nlohmann::json play_json(const RuleEntry& rule, const EngineEntry& engine, const RuleResult& result) {
   const auto stated = rule.expect.find(engine.id);
   return {{"rule", rule.id},           {"engine", engine.id},
-          {"version", played.version}, {"verdict", verdict(rule, engine, played)},
-          {"seen", played.seen},       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}},
-          {"words", played.words},     {"skipped", played.skipped},
-          {"ms", played.ms},           {"took_ms", played.took_ms},
-          {"in_time", played.in_time}};
+          {"version", result.version}, {"verdict", verdict(rule, engine, result)},
+          {"seen", result.seen},       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}},
+          {"words", result.words},     {"skipped", result.skipped},
+          {"ms", result.ms},           {"took_ms", result.took_ms},
+          {"in_time", result.in_time}};
 }
 
-void print_play(const RuleEntry& rule, const EngineEntry& engine, const Played& played, int runs) {
-  const auto how = verdict(rule, engine, played);
-  std::string text = played.skipped;
-  for (const auto& [seen, times] : played.seen)
+void print_rule_run(const RuleEntry& rule, const EngineEntry& engine, const RuleResult& result, int runs) {
+  const auto how = verdict(rule, engine, result);
+  std::string text = result.skipped;
+  for (const auto& [seen, times] : result.seen)
     text += (text.empty() ? "" : " | ") + seen + (runs > 1 ? fmt::format(" ({} of {})", times, runs) : "");
-  fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(played.version), how, report::visible(text));
+  fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(result.version), how, report::visible(text));
   if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(rule.expect.at(engine.id), " | "));
-  if (!played.in_time)
+  if (!result.in_time)
     fmt::print("  {:<38} {} took {:.1f} s, promised are {:.1f} s\n", "", rule.timed,
-               *std::max_element(played.took_ms.begin(), played.took_ms.end()) / 1e3,
+               *std::max_element(result.took_ms.begin(), result.took_ms.end()) / 1e3,
                static_cast<double>(rule.promised_ms.at(engine.id)) / 1e3);
-  if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty())
-    fmt::print("  {:<38} {}\n", "", report::visible(played.words));
+  if ((how == "CHANGED RULE" || how == "not stated") && !result.words.empty())
+    fmt::print("  {:<38} {}\n", "", report::visible(result.words));
   std::fflush(stdout);
 }
 
@@ -138,15 +138,15 @@ int show(const Options& options, const Globals& globals) {
     for (const EngineEntry& engine : engines) {
       // Without --engine: those that the rule states something about.
       if (options.engines.empty() && !rule.expect.contains(engine.id)) continue;
-      const Played played = play(rule, engine, options.runs, availability);
-      ++sums[verdict(rule, engine, played)];
+      const RuleResult result = run_rule(rule, engine, options.runs, availability);
+      ++sums[verdict(rule, engine, result)];
       if (globals.json) {
-        out.push_back(play_json(rule, engine, played));
+        out.push_back(play_json(rule, engine, result));
         continue;
       }
       if (!titled) fmt::print("{}: {}\n", rule.id, rule.title);
       titled = true;
-      print_play(rule, engine, played, options.runs);
+      print_rule_run(rule, engine, result, options.runs);
     }
   }
   if (globals.json) {

@@ -44,13 +44,13 @@ std::string place_text(const ResolvedCase& c, const RegionRef& region, std::int6
 }
 
 /// `who` begins a row or poison; who is at this byte of it.
-Provenance along(const ResolvedCase& c, Provenance who, const RegionRef& region, std::int64_t offset) {
-  if (who.kind == Kind::poison) who.offset = who.last_offset = offset;
-  if (who.kind != Kind::element) return who;
-  const Provenance location = element_run_at(rank_of(c, region).truth, region.allocation, offset).value().who;
-  who.channel = location.channel, who.last_channel = location.last_channel;
-  if (who.rank < 0) who.rank = region.rank;
-  return who;
+Provenance along(const ResolvedCase& c, Provenance provenance, const RegionRef& region, std::int64_t offset) {
+  if (provenance.kind == Kind::poison) provenance.offset = provenance.last_offset = offset;
+  if (provenance.kind != Kind::element) return provenance;
+  const Provenance location = element_run_at(rank_of(c, region).truth, region.allocation, offset).value().element;
+  provenance.channel = location.channel, provenance.last_channel = location.last_channel;
+  if (provenance.rank < 0) provenance.rank = region.rank;
+  return provenance;
 }
 
 }  // namespace

@@ -250,15 +250,15 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
 }
 
 /// What is said of every byte (`runs`: run by run), as run_scenario() has it.
-std::vector<std::string> reported(Played& p, bool runs) {
-  Expectation expectation(p.truth, p.space, p.symbols, Played::seed);
+std::vector<std::string> reported(ExecutedScenario& p, bool runs) {
+  Expectation expectation(p.truth, p.space, p.symbols, ExecutedScenario::seed);
   if (runs)
     return texts(what_happened(p.scenario, p.space, p.symbols,
-                               symbol_extents(p.seen, p.mismatch, expectation, p.space, p.symbols, Played::seed)));
+                               symbol_extents(p.seen, p.mismatch, expectation, p.space, p.symbols, ExecutedScenario::seed)));
   Observation seen = p.seen;
-  observe_more(seen, p.program, Played::seed, naming_passes);
+  observe_more(seen, p.program, ExecutedScenario::seed, naming_passes);
   const auto find = [&] {
-    return attribute_bytes(seen, p.mismatch, p.truth, expectation, p.space, p.symbols, Played::seed);
+    return attribute_bytes(seen, p.mismatch, p.truth, expectation, p.space, p.symbols, ExecutedScenario::seed);
   };
   Attributions attributions = find();
   if (attributions.unknown > 0 && name_declared(p.scenario, p.symbols)) attributions = find();
@@ -270,22 +270,22 @@ TEST(Sentences, AreTrueOfTheBytes) {
   const std::uint64_t first = setting("KVCTS_FIRST_DRAW", 0), draws = setting("KVCTS_DRAWS", 300);
   std::int64_t wrong = 0, sentences = 0, failures = 0, invalid = 0;
   for (std::uint64_t draw = first; draw < first + draws && failures < 20; ++draw) {
-    std::optional<Played> played;
+    std::optional<ExecutedScenario> executed;
     Scenario scenario;
     try {
       scenario = Draw(draw).scenario();
-      played.emplace(scenario);
+      executed.emplace(scenario);
     } catch (const std::runtime_error& error) {
       ++invalid;
       if (std::getenv("KVCTS_SHOW")) std::cout << draw << ": " << error.what() << "\n";
       continue;
     }
-    if (played->mismatch.ranges.empty() || played->program.ending.kind != "completed") continue;
+    if (executed->mismatch.ranges.empty() || executed->program.ending.kind != "completed") continue;
     ++wrong;
     for (const bool runs : {false}) {
-      const auto list = reported(*played, runs);
+      const auto list = reported(*executed, runs);
       sentences += static_cast<std::int64_t>(list.size());
-      const std::string complaint = Evaluator(*played).hold(list);
+      const std::string complaint = Evaluator(*executed).hold(list);
       if (complaint.empty()) continue;
       ++failures;
       std::string all;

@@ -152,13 +152,13 @@ void generate_copies(HypothesisSearch& search) {
       continue;
     }
     if (!meant.empty() && meant.size() <= 4096) {
-      List list{search, i, fills ? stretches(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
+      List list{search, i, fills ? join_contiguous(meant) : std::move(meant), {}, fills ? "fills" : "copies"};
       for (const WrongRange& range : search.evidence().mismatch.ranges) {
         if (range.check == search.attributions().check) list.wrong.push_back(range);
       }
       shorter(list), longer(list), cut(list);
       if (!fills) joined(list);
-      List whole{search, i, stretches(list.meant), list.wrong, list.what};
+      List whole{search, i, join_contiguous(list.meant), list.wrong, list.what};
       if (!search.found() && whole.meant.size() < list.meant.size()) shorter(whole), longer(whole), cut(whole);
     }
   }

@@ -26,7 +26,7 @@ std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step) {
   return out;
 }
 
-std::vector<Copy> stretches(const std::vector<Copy>& list) {
+std::vector<Copy> join_contiguous(const std::vector<Copy>& list) {
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.buffer, list[i].to.offset); });

@@ -17,7 +17,7 @@ struct Copy {
 /// through a buffer. Throws std::exception where it cannot run.
 std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step);
 /// The longest stretches that are adjacent at both ends, in the order of their first bytes to be moved.
-std::vector<Copy> stretches(const std::vector<Copy>& list);
+std::vector<Copy> join_contiguous(const std::vector<Copy>& list);
 /// One action each, as the step would do it.
 std::vector<Action> written_out(const HypothesisSearch& search, std::size_t step, const std::vector<Copy>& list);
 

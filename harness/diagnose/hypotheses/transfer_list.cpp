@@ -30,7 +30,7 @@ class List {
     for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
       if (search.action(i).op != Operation::move) continue;
       const std::vector<Copy> copies = copies_of(search, i);
-      for (const Copy& copy : whole ? stretches(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
+      for (const Copy& copy : whole ? join_contiguous(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
       if (copies.empty() || pieces_.size() > most) {
         pieces_.clear();
         return;

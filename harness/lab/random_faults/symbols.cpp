@@ -19,9 +19,9 @@ std::uint64_t place(int buffer, std::int64_t nibble) {
   return (static_cast<std::uint64_t>(buffer) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1));
 }
 
-class Player {
+class Interpreter {
  public:
-  explicit Player(const CopyProgram& program) : program_(program) {}
+  explicit Interpreter(const CopyProgram& program) : program_(program) {}
   std::vector<Symbols> run() {
     for (const Op& op : program_.ops) step(op);
     return std::move(checks_);
@@ -107,7 +107,7 @@ class Player {
 
 }  // namespace
 
-std::vector<Symbols> symbols_of(const CopyProgram& program) { return Player(program).run(); }
+std::vector<Symbols> symbols_of(const CopyProgram& program) { return Interpreter(program).run(); }
 
 bool same_map(const CopyProgram& a, const CopyProgram& b) {
   return a.checks == b.checks && a.ending.kind == b.ending.kind && reports(a.events) == reports(b.events) &&

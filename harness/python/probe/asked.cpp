@@ -229,15 +229,15 @@ std::string Asked::where(int allocation, std::int64_t offset) const {
   return oracle::where(truth_, regions(truth_, kvcts::Side::consumer).at(static_cast<std::size_t>(allocation)), offset);
 }
 
-std::string Asked::who(int allocation, std::int64_t offset) const {
+std::string Asked::provenance(int allocation, std::int64_t offset) const {
   if (!extents_) return "";
   const auto& all = extents_->extents(changed_.size() + static_cast<std::size_t>(allocation));
   const auto after = std::ranges::upper_bound(all, offset, {}, &diagnose::RegionExtent::at);
   if (after == all.begin()) return "";
-  Provenance who = std::prev(after)->did;
-  if (who.kind == Kind::unknown || std::prev(after)->at + std::prev(after)->bytes <= offset) return "";
-  who.block = who.slot = who.rank = -1;
-  return to_string(who);
+  Provenance provenance = std::prev(after)->did;
+  if (provenance.kind == Kind::unknown || std::prev(after)->at + std::prev(after)->bytes <= offset) return "";
+  provenance.block = provenance.slot = provenance.rank = -1;
+  return to_string(provenance);
 }
 
 }  // namespace kvcts::probe

@@ -24,7 +24,7 @@ class Asked {
   /// What a wrong byte belongs to: "K layer 0 block 3 slot 2 head 1 channel 5", "padding".
   std::string where(int allocation, std::int64_t offset) const;
   /// Whose byte is there; "" = unknown.
-  std::string who(int allocation, std::int64_t offset) const;
+  std::string provenance(int allocation, std::int64_t offset) const;
 
  private:
   void tell_groups();

@@ -41,7 +41,7 @@ Report verify(const Question& q) {
     one.expected = text::hex(right);
     one.found = text::hex(seen);
     one.where = asked.where(place.allocation, place.offset);
-    one.is = asked.who(place.allocation, place.offset);
+    one.is = asked.provenance(place.allocation, place.offset);
     out.first.push_back(std::move(one));
   }
   out.diagnosis = asked.diagnosis();

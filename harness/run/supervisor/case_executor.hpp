@@ -168,14 +168,14 @@ class CaseExecutor {
   Task<PhaseResult> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
   Task<PhaseResult> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
-  Task<void> take_stack(Attempt& a, pid_t process, std::string kind, Link& home);
+  Task<void> take_stack(Attempt& a, pid_t process, std::string kind, Link& host_link);
   std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
   struct ToolResult {          ///< reported by a program that ended, or had to be ended
     std::optional<int> ended;  ///< in wait() format; none: it did not end in time
     std::string text;
   };
-  Task<ToolResult> run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home);
+  Task<ToolResult> run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& host_link);
   Task<void> ask_canary(Attempt& a);
 
   void enter(Attempt& a, Phase phase);

@@ -17,7 +17,7 @@ void CheckerLink::need() {
   spec.argv = {run_.programs + "/kvcts-checker"};
   spec.mark = run_.link.run() + "/" + std::to_string(executor_) + "/checker" + std::to_string(count_);
   spec.accept_fds = true;
-  child_ = std::make_unique<Child>(run_.loop, home_, wake_, spec);
+  child_ = std::make_unique<Child>(run_.loop, host_link_, wake_, spec);
 }
 
 Task<json> CheckerLink::reply(std::int64_t limit, std::vector<process::UniqueFd>* fds) {

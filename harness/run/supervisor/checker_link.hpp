@@ -15,8 +15,8 @@ namespace kvcts::supervisor {
 class CheckerLink {
  public:
   /// Below `home`, the launcher of its host. `check_running` throws if the run is over.
-  CheckerLink(Run& run, Link& home, int executor, Signal& wake, std::function<void()> check_running)
-      : run_(run), home_(home), executor_(executor), wake_(wake), check_running_(std::move(check_running)) {}
+  CheckerLink(Run& run, Link& host_link, int executor, Signal& wake, std::function<void()> check_running)
+      : run_(run), host_link_(host_link), executor_(executor), wake_(wake), check_running_(std::move(check_running)) {}
 
   /// Starts it if necessary. Throws Lost if it ended.
   void need();
@@ -41,7 +41,7 @@ class CheckerLink {
   bool stands_still(std::int64_t& since) const;
 
   Run& run_;
-  Link& home_;
+  Link& host_link_;
   int executor_;
   Signal& wake_;
   std::function<void()> check_running_;

@@ -52,7 +52,7 @@ LateWrite together(const LateWrite& producer, const LateWrite& consumer) {
 
 Checkers::Checkers(Run& run, int executor, Signal& wake, std::function<void()> check_running) {
   for (std::size_t side = 0; side < run.options.hosts.size() || side == 0; ++side)
-    each_.push_back(std::make_unique<CheckerLink>(run, run.home(side), executor, wake, check_running));
+    each_.push_back(std::make_unique<CheckerLink>(run, run.host_link(side), executor, wake, check_running));
 }
 
 void Checkers::need() {

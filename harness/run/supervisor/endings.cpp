@@ -181,7 +181,7 @@ std::vector<pid_t> CaseExecutor::programs_of(const Child& child) const {
 }
 
 /// `home`: the launcher of its host.
-Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind, Link& home) {
+Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind, Link& host_link) {
   const std::string pid = std::to_string(process);
   std::string reasons;
   const std::vector<std::vector<std::string>> tools = {
@@ -197,7 +197,7 @@ Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind,
     Child::Spec spec;
     spec.argv = argv;
     spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
-    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000, home);
+    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000, host_link);
     if (how && WIFEXITED(*how) && WEXITSTATUS(*how) == 0 && output.find('#') != std::string::npos) {
       add_evidence(a.result, kind, reasons + output);
       co_return;
@@ -208,10 +208,10 @@ Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind,
 }
 
 /// Runs a program without a channel until it ends or its time is up.
-Task<CaseExecutor::ToolResult> CaseExecutor::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& home) {
+Task<CaseExecutor::ToolResult> CaseExecutor::run_tool(Child::Spec spec, std::int64_t timeout_ms, Link& host_link) {
   if (spec.name.empty()) spec.name = spec.argv[0];
   spec.channel = false;
-  Child tool(run_.loop, home, wake_, spec);
+  Child tool(run_.loop, host_link, wake_, spec);
   const std::int64_t deadline = now_ns() + timeout_ms * ns_per_ms;
   while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && !tool.lost() && now_ns() < deadline) {
     check_running();
@@ -251,14 +251,14 @@ Task<void> CaseExecutor::hold(Attempt& a, Child& child) {
 std::vector<std::string> CaseExecutor::running_orphans(std::int64_t last_pid) const {
   std::vector<std::string> found;
   // A connector program serves many cases, with everything it starts and keeps below itself.
-  std::optional<std::vector<pid_t>> hosted;
-  const auto is_hosted = [&](pid_t id) {
-    if (!hosted) {
-      hosted.emplace();
+  std::optional<std::vector<pid_t>> programs;
+  const auto is_program = [&](pid_t id) {
+    if (!programs) {
+      programs.emplace();
       for (const auto& child : workers_->children)
-        for (const pid_t pid : programs_of(*child)) hosted->push_back(pid);
+        for (const pid_t pid : programs_of(*child)) programs->push_back(pid);
     }
-    return std::find(hosted->begin(), hosted->end(), id) != hosted->end();
+    return std::find(programs->begin(), programs->end(), id) != programs->end();
   };
   for (const pid_t id : run_.pids.created_since(last_pid)) {
     const auto knows = [&](const auto& child) { return child->link().knows(id); };
@@ -273,7 +273,7 @@ std::vector<std::string> CaseExecutor::running_orphans(std::int64_t last_pid) co
               (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
     for (const auto& child : workers_->children)
       ours = ours || (mark.empty() && !child->link().far() && stat->parent == child->link().launcher_pid());
-    if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
+    if (!ours || process::thread_group_of(id) != id || is_program(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }
   return found;

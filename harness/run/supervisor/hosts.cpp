@@ -91,12 +91,13 @@ Task<std::string> CaseExecutor::reach_hosts() {
 
 Link& CaseExecutor::link(std::size_t side) const {
   const auto& links = workers_->links;
-  return links.empty() ? run_.home(side) : *links[std::min(side, links.size() - 1)];
+  return links.empty() ? run_.host_link(side) : *links[std::min(side, links.size() - 1)];
 }
 
 std::unique_ptr<Link> CaseExecutor::new_link(const Attempt& a, std::size_t side) const {
   process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
-  if (Link& home = run_.home(side); home.far()) return std::make_unique<Link>(run_.loop, home, std::move(sandbox));
+  if (Link& host_link = run_.host_link(side); host_link.far())
+    return std::make_unique<Link>(run_.loop, host_link, std::move(sandbox));
   return std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-launcher", run_.link.run(), std::move(sandbox));
 }
 

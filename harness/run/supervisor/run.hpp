@@ -55,7 +55,7 @@ struct Run {
   std::array<int, 2> unreached{};              ///< failed starts in a row
 
   /// The launcher of the host of a side: the producer's is 0.
-  Link& home(std::size_t side) { return side < hosts.size() && hosts[side] ? *hosts[side] : link; }
+  Link& host_link(std::size_t side) { return side < hosts.size() && hosts[side] ? *hosts[side] : link; }
   /// Of both sides: {producer: {host, address, interface}, consumer: ...}. Null if the run has one host.
   nlohmann::json hosts_facts() const;
   /// Prepares a case for two hosts; "", or why it cannot run there.

@@ -135,7 +135,7 @@ Worker::Agent* Worker::agent(Side side) {
   return nullptr;
 }
 
-Worker::CaseContext& Worker::hosted(const json& request) {
+Worker::CaseContext& Worker::context(const json& request) {
   const auto key = request.at("key").get<std::uint64_t>();
   const auto found = cases_.find(key);
   if (found == cases_.end() || found->second->finished)
@@ -297,9 +297,9 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
   reset_peak();
 
   auto made = std::make_unique<CaseContext>();
-  CaseContext& hosted = *made;
+  CaseContext& context = *made;
   own([&] {
-    hosted.view = case_from_json(request.at("case"));
+    context.view = case_from_json(request.at("case"));
     const json& files = request.at("files");
     if (files.size() != fds.size())
       throw Misuse("expected one descriptor per file (" + std::to_string(files.size()) + "), found " +
@@ -317,9 +317,9 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
       if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
         throw Misuse("an allocation lies outside its memory file");
-      hosted.files.push_back(std::move(file));
+      context.files.push_back(std::move(file));
     }
-    if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
+    if (!program_) context.connector = connector::make_connector(context.view.connector);
     return 0;
   });
   // Kept from here on in any case: mappings stay until the case was checked for late writes.
@@ -327,18 +327,18 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
 
   if (program_) {
     const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
-    const auto named = regions(hosted.view, role_ == "producer" ? Side::producer : Side::consumer);
+    const auto named = regions(context.view, role_ == "producer" ? Side::producer : Side::consumer);
     std::vector<connector::program::Memory> memory;
-    for (const File& file : hosted.files)
+    for (const File& file : context.files)
       if (!file.output)
         memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});
-    const json metadata = program_->open(key, hosted.view, memory, request.value("ports", json::array()));
+    const json metadata = program_->open(key, context.view, memory, request.value("ports", json::array()));
     return {{"metadata", process::dump(metadata)}, {"regions", memory.size()}};
   }
   for (const auto& one : agents_) {
-    hosted.connector->register_caches(hosted.view, one->side);
-    auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
-    for (File& file : hosted.files) {
+    context.connector->register_caches(context.view, one->side);
+    auto& regions = context.registered[static_cast<std::size_t>(one->side)];
+    for (File& file : context.files) {
       if (file.output || file.side != one->side) continue;
       if (one->pool) {
         file.block.emplace(one->pool->allocate(file.whole().size()));
@@ -356,22 +356,22 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     }
   }
   json reply = json::object();
-  reply["regions"] = hosted.registered[0].size() + hosted.registered[1].size();
+  reply["regions"] = context.registered[0].size() + context.registered[1].size();
   if (role_ != "both") {
     Agent& own_agent = *agents_.front();
-    reply["metadata"] = to_base64(own_agent.session.metadata(hosted.registered[static_cast<std::size_t>(own_agent.side)]));
+    reply["metadata"] = to_base64(own_agent.session.metadata(context.registered[static_cast<std::size_t>(own_agent.side)]));
     return reply;
   }
   // Both sides are here: no one else needs to carry the blob.
-  const Side initiator = hosted.initiator(), target = initiator == Side::producer ? Side::consumer : Side::producer;
-  const std::string blob = agent(target)->session.metadata(hosted.registered[static_cast<std::size_t>(target)]);
-  hosted.peer = agent(initiator)->session.add_peer(blob);
+  const Side initiator = context.initiator(), target = initiator == Side::producer ? Side::consumer : Side::producer;
+  const std::string blob = agent(target)->session.metadata(context.registered[static_cast<std::size_t>(target)]);
+  context.peer = agent(initiator)->session.add_peer(blob);
   ++connected_;
   return reply;
 }
 
 json Worker::connect(const json& request) {
-  CaseContext& hosted = this->hosted(request);
+  CaseContext& context = this->context(request);
   progress_.enter(Phase::registration);
   if (program_) {
     const json peer = own([&] { return json::parse(request.at("peer").at("metadata").get<std::string>()); });
@@ -379,9 +379,9 @@ json Worker::connect(const json& request) {
     return json::object();
   }
   const std::string metadata = own([&] { return from_base64(request.at("peer").at("metadata").get<std::string>()); });
-  if (hosted.peer || hosted.peer_of_target) throw Misuse("connected already");
+  if (context.peer || context.peer_of_target) throw Misuse("connected already");
   Agent& here = *agents_.front();
-  auto& peer = here.side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+  auto& peer = here.side == context.initiator() ? context.peer : context.peer_of_target;
   peer = here.session.add_peer(metadata);
   ++connected_;
   return json::object();
@@ -389,38 +389,38 @@ json Worker::connect(const json& request) {
 
 /// A pass begins: copies what the checker wrote to the files into the provider's memory.
 json Worker::upload(const json& request) {
-  for (File& file : hosted(request).files)
+  for (File& file : context(request).files)
     if (file.block) file.block->write(0, file.whole());
   return json::object();
 }
 
 /// The pass is over: copies everything back, including guards and bytes outside every descriptor.
 json Worker::download(const json& request) {
-  for (const File& file : hosted(request).files)
+  for (const File& file : context(request).files)
     if (file.block) file.block->read(0, file.whole());
   return json::object();
 }
 
 json Worker::plan(const json& request) {
-  CaseContext& hosted = this->hosted(request);
+  CaseContext& context = this->context(request);
   progress_.enter(Phase::plan);
-  hosted.plan = hosted.connector->plan(hosted.view, progress_);
+  context.plan = context.connector->plan(context.view, progress_);
   std::int64_t bytes = 0;
   json sample = json::array();
-  for (const Copy& copy : hosted.plan.copies) {
+  for (const Copy& copy : context.plan.copies) {
     bytes += copy.bytes;
     if (sample.size() < sample_copies) sample.push_back({copy.src, copy.src_offset, copy.dst, copy.dst_offset, copy.bytes});
   }
-  return {{"copies", hosted.plan.copies.size()}, {"bytes", bytes},
-          {"relayout", hosted.plan.relayout},    {"note", hosted.plan.note},
-          {"sample", std::move(sample)},         {"digest", plan_digest(hosted.plan.copies)}};
+  return {{"copies", context.plan.copies.size()}, {"bytes", bytes},
+          {"relayout", context.plan.relayout},    {"note", context.plan.note},
+          {"sample", std::move(sample)},          {"digest", plan_digest(context.plan.copies)}};
 }
 
 json Worker::transfer(const json& request) {
-  CaseContext& hosted = this->hosted(request);
+  CaseContext& context = this->context(request);
   progress_.enter(Phase::transfer);
   if (program_) {
-    const json message = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0),
+    const json message = program_->transfer(request.at("key").get<std::uint64_t>(), context.view, request.value("pass", 0),
                                             progress_, announce_);
     announce_({});
     json reply = {{"ns", {{"complete", 0}}}};
@@ -428,17 +428,17 @@ json Worker::transfer(const json& request) {
       if (message.contains(key)) reply[key] = message[key];
     return reply;
   }
-  const Side side = hosted.initiator();
+  const Side side = context.initiator();
   Agent* here = agent(side);
-  if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts but is not connected");
+  if (here == nullptr || !context.peer) throw Misuse("the " + std::string(name(side)) + " posts but is not connected");
   Agent* target = agent(side == Side::producer ? Side::consumer : Side::producer);
-  const auto& local = hosted.registered[static_cast<std::size_t>(side)];
+  const auto& local = context.registered[static_cast<std::size_t>(side)];
   const bool write = side == Side::producer;
 
   std::vector<transport::Descriptor> all;
-  all.reserve(hosted.plan.copies.size());
+  all.reserve(context.plan.copies.size());
   std::uint64_t total = 0;
-  for (const Copy& copy : hosted.plan.copies) {
+  for (const Copy& copy : context.plan.copies) {
     const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
     // An unregistered region has handle 0: the engine must report that.
     const transport::RegionId handle =
@@ -450,8 +450,8 @@ json Worker::transfer(const json& request) {
   }
   progress_.set(0, total);
 
-  if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are still unreleased");
-  hosted.failed = false;
+  if (!context.requests.empty()) throw Misuse("the requests of the last transfer are still unreleased");
+  context.failed = false;
   std::vector<std::uint64_t> posted;  // bytes of each request
   std::size_t ended = 0;
   std::uint64_t moved = 0;
@@ -464,8 +464,8 @@ json Worker::transfer(const json& request) {
                                               all.begin() + static_cast<std::ptrdiff_t>(first + count));
       std::uint64_t bytes = 0;
       for (const auto& descriptor : part) bytes += descriptor.bytes;
-      hosted.requests.push_back(
-          here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
+      context.requests.push_back(
+          here->session.post(*context.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
       posted.push_back(bytes);
       first += count;
     }
@@ -478,7 +478,7 @@ json Worker::transfer(const json& request) {
           "this engine completes only while the target's process makes progress calls: look at the state and the stack of "
           "the other worker");
     for (; ended < posted.size(); ++ended) {
-      const transport::Status status = here->session.wait(hosted.requests[ended], [&](const transport::Status& now) {
+      const transport::Status status = here->session.wait(context.requests[ended], [&](const transport::Status& now) {
         progress_.set(moved + now.bytes.value_or(0), total);
         if (target != nullptr) target->session.progress();
       });
@@ -492,16 +492,16 @@ json Worker::transfer(const json& request) {
       posted_ns += now_ns() - since;  // no part of its time
     };
     if (visible) complete();
-    here->session.flush(*hosted.peer);
+    here->session.flush(*context.peer);
     if (!visible) complete();
     progress_.set(moved, total);
   } catch (...) {
-    hosted.failed = true;
+    context.failed = true;
     // What is still under way would keep writing: release it now, like its caller would. Ended requests stay until
     // the memory was compared.
-    while (hosted.requests.size() > ended + 1 || (hosted.requests.size() > ended && posted_ns == 0)) {
-      const transport::RequestId request_id = hosted.requests.back();
-      hosted.requests.pop_back();
+    while (context.requests.size() > ended + 1 || (context.requests.size() > ended && posted_ns == 0)) {
+      const transport::RequestId request_id = context.requests.back();
+      context.requests.pop_back();
       try {
         here->session.release(request_id);
       } catch (const transport::TransportError&) {
@@ -515,20 +515,20 @@ json Worker::transfer(const json& request) {
 }
 
 json Worker::read(const json& request) {
-  CaseContext& hosted = this->hosted(request);
+  CaseContext& context = this->context(request);
   progress_.enter(Phase::read_back);
   std::vector<std::span<std::uint8_t>> caches;
   std::span<std::uint8_t> output;
-  for (const File& file : hosted.files) {
+  for (const File& file : context.files) {
     const std::span<std::uint8_t> bytes(file.data(), static_cast<std::size_t>(file.bytes));
     if (file.output)
       output = bytes;
     else if (file.side == Side::consumer)
       caches.push_back(bytes);
   }
-  ResolvedCase view = hosted.view;
+  ResolvedCase view = context.view;
   const auto reader = own([&] {
-    const json& options = hosted.view.reader.options;
+    const json& options = context.view.reader.options;
     if (const auto sabotage = options.find("sabotage"); sabotage != options.end()) connector::misread(view, *sabotage);
     return reader::make_reader(view.reader);
   });
@@ -543,20 +543,20 @@ json Worker::end(const json& request) {
   const auto call = request.at("call").get<std::string>();
   const auto found = cases_.find(request.at("key").get<std::uint64_t>());
   if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
-  CaseContext& hosted = *found->second;
+  CaseContext& context = *found->second;
   if (call == "release") {
-    release(hosted);
+    release(context);
   } else if (call == "remove_peer") {
     for (const auto& one : agents_) {
-      auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+      auto& peer = one->side == context.initiator() ? context.peer : context.peer_of_target;
       if (!peer) continue;
       --connected_;
       one->session.remove_peer(*std::exchange(peer, std::nullopt));
     }
   } else if (call == "deregister") {
-    hosted.finished = true;
+    context.finished = true;
     for (const auto& one : agents_) {
-      auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+      auto& regions = context.registered[static_cast<std::size_t>(one->side)];
       while (!regions.empty()) {
         const transport::RegionId region = regions.back();
         regions.pop_back();
@@ -564,39 +564,39 @@ json Worker::end(const json& request) {
       }
     }
   } else if (call == "end" && program_) {
-    hosted.finished = true;
+    context.finished = true;
     const std::int64_t resident = program_->resident_bytes();
     program_->close(found->first);
-    for (File& file : hosted.files) file.fd.reset();
+    for (File& file : context.files) file.fd.reset();
     return {{"peak_bytes", peak_bytes() + resident}};
   } else {
     throw Misuse("expected the call release, remove_peer, deregister, or end of a program, found '" + call + "'");
   }
-  for (File& file : hosted.files)
+  for (File& file : context.files)
     if (file.block) file.block->read(0, file.whole());  // what came since the last download
-  if (hosted.finished) {
-    for (File& file : hosted.files) file.block.reset(), file.fd.reset();
-    hosted.connector.reset();
-    hosted.plan = {};
+  if (context.finished) {
+    for (File& file : context.files) file.block.reset(), file.fd.reset();
+    context.connector.reset();
+    context.plan = {};
   }
   return {{"peak_bytes", peak_bytes()}};
 }
 
-void Worker::release(CaseContext& hosted) {
+void Worker::release(CaseContext& context) {
   std::optional<transport::TransportError> first;
-  Agent* here = agent(hosted.initiator());
-  for (const transport::RequestId request : std::exchange(hosted.requests, {})) try {
+  Agent* here = agent(context.initiator());
+  for (const transport::RequestId request : std::exchange(context.requests, {})) try {
       here->session.release(request);
     } catch (const transport::TransportError& error) {
       if (!first) first = error;
     }
-  if (first && !hosted.failed) throw *first;
+  if (first && !context.failed) throw *first;
 }
 
 /// Ends the agents, or the program. Mappings stay: writes at the end are checked.
 json Worker::close() {
-  for (const auto& [key, hosted] : cases_)
-    for (File& file : hosted->files) file.block.reset();
+  for (const auto& [key, context] : cases_)
+    for (File& file : context->files) file.block.reset();
   agents_.clear();
   connected_ = 0;
   if (program_) program_->shut_down();

@@ -66,9 +66,9 @@ class Worker {
   nlohmann::json read(const nlohmann::json& request);
   nlohmann::json end(const nlohmann::json& request);
   nlohmann::json close();
-  void release(CaseContext& hosted);
+  void release(CaseContext& context);
   nlohmann::json hello_program(const nlohmann::json& request);
-  CaseContext& hosted(const nlohmann::json& request);
+  CaseContext& context(const nlohmann::json& request);
   Agent* agent(Side side);
 
   std::string role_;

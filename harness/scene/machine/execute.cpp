@@ -76,7 +76,7 @@ float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
 }
 
 /// Ranges of buffers.
-class Stretches {
+class BufferRanges {
  public:
   bool touch(int buffer, std::int64_t begin, std::int64_t end) const {
     const auto& known = of(buffer);
@@ -103,7 +103,7 @@ class Stretches {
 
 /// The copies from `begin` that may run in any order; at least one.
 std::span<const Op> together(const CopyProgram& program, std::size_t begin, std::size_t end) {
-  Stretches read, written;
+  BufferRanges read, written;
   std::size_t o = begin;
   for (; o < end && program.ops[o].kind == Op::Kind::copy; ++o) {
     const Op& op = program.ops[o];

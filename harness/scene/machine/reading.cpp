@@ -103,7 +103,7 @@ DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_
 /// All channels of the row in one run, if they are adjacent at both ends.
 bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin) {
   const OutputSection& part = at.part;
-  const auto whole = found.empty() || !at.in_order ? std::nullopt : on.stretch(found.front());
+  const auto whole = found.empty() || !at.in_order ? std::nullopt : on.contiguous_bits(found.front());
   if (!whole || whole->width != size(part.channels) * part.width) return false;
   const layout::Box& box = found.front().plane->domain();
   if (box.lo[Axis::channel] != part.channels.front() || box.hi[Axis::channel] != part.channels.back() + 1) return false;

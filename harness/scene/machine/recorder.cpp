@@ -337,7 +337,7 @@ void Recorder::write(const StepExecution& execution) {
     const ViewLocator& to = locator(view);
     for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row);
+      if (const auto whole = contiguous_bits(row);
           whole && !a.pick.channels && inside(whole->buffer, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
         program_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
                                  a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,

@@ -156,7 +156,7 @@ class Recorder {
                                std::int64_t head) const;
   std::optional<BitRange> bits_at(const Row& row, std::int64_t channel) const;
   /// All codes of a row as one wide code, where they are adjacent.
-  std::optional<BitRange> stretch(const Row& row) const;
+  std::optional<BitRange> contiguous_bits(const Row& row) const;
   void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
 
   // transfer.cpp

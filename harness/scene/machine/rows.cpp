@@ -146,7 +146,7 @@ void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) 
   row.shift = floor_div(base + at.bit, unit) * unit - (base + at.bit);
 }
 
-std::optional<BitRange> Recorder::stretch(const Row& row) const {
+std::optional<BitRange> Recorder::contiguous_bits(const Row& row) const {
   if (!row.plane->contiguous()) return std::nullopt;
   const layout::Box& box = row.plane->domain();
   auto out = bits_at(row, box.lo[Axis::channel]);

@@ -62,7 +62,7 @@ std::vector<Stored> Recorder::stored(const Action& a) {
     else
       before = at;
     const layout::Box& box = held.row.plane->domain();
-    if (const auto whole = stretch(held.row); whole && !pick.channels) {
+    if (const auto whole = contiguous_bits(held.row); whole && !pick.channels) {
       out.push_back({held.key, held.channel, box.hi[Axis::channel] - box.lo[Axis::channel], *whole, at});
       at += whole->width;
       continue;

@@ -98,7 +98,7 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
       const layout::Box& source_box = found.front().plane->domain();
       if (!wanted.channels && !action.pick.channels && box.lo[Axis::channel] == source_box.lo[Axis::channel] &&
           box.hi[Axis::channel] == source_box.hi[Axis::channel]) {
-        const auto to_row = stretch(row), from_row = stretch(found.front());
+        const auto to_row = contiguous_bits(row), from_row = contiguous_bits(found.front());
         if (to_row && from_row && to_row->width == from_row->width) {
           add_bits(runs, *from_row, *to_row, new_block);
           continue;

@@ -79,9 +79,9 @@ void drop(Memory& memory) {
 // ---- the target: executes commands and makes progress meanwhile -------------------------------------------------------
 
 /// Executes a target's commands, in a separate process or in the initiator's.
-class Told {
+class ActorReport {
  public:
-  explicit Told(const Setup& setup) : actor_(true, setup.actor, setup.there) {}
+  explicit ActorReport(const Setup& setup) : actor_(true, setup.actor, setup.there) {}
   bool idle() const { return idle_; }
   bool turn() { return !idle_ && actor_.turn(); }
   json answer(const json& asked) {
@@ -127,7 +127,7 @@ class Told {
     const std::string text = message.dump();
     if (send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) _exit(0);
   };
-  std::optional<Told> reported;
+  std::optional<ActorReport> reported;
   try {
     reported.emplace(setup);
   } catch (const transport::TransportError& error) {
@@ -231,7 +231,7 @@ class Companion final : public Target {
   }
 
  private:
-  Told reported_;
+  ActorReport reported_;
 };
 
 /// Both sides register 1 MiB and the initiator connects. Built before any fork: the target reads steps at their
@@ -248,9 +248,9 @@ const std::vector<RuleStep>& prelude() {
 
 // ---- the initiator: plays the steps -----------------------------------------------------------------------------------
 
-class Play {
+class RuleRun {
  public:
-  Play(const RuleEntry& rule, const Setup& setup, int out) : rule_(rule), setup_(setup), out_(out) {}
+  RuleRun(const RuleEntry& rule, const Setup& setup, int out) : rule_(rule), setup_(setup), out_(out) {}
 
   void run() {
     at("opening");
@@ -394,15 +394,15 @@ class Play {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
-  Play play(rule, setup, out);
+  RuleRun run_rule(rule, setup, out);
   try {
-    play.run();
+    run_rule.run();
   } catch (const Unopened& answer) {
-    play.tell({{"failed", answer.words}, {"code", answer.code}});
+    run_rule.tell({{"failed", answer.words}, {"code", answer.code}});
   } catch (const transport::TransportError& error) {
-    play.tell({{"failed", error.what()}, {"code", transport::name(error.code())}});
+    run_rule.tell({{"failed", error.what()}, {"code", transport::name(error.code())}});
   } catch (const std::exception& error) {
-    play.tell({{"failed", error.what()}});
+    run_rule.tell({{"failed", error.what()}});
   }
   _exit(0);
 }
@@ -434,8 +434,8 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
   return lines;
 }
 
-std::vector<json> play_in_child(const RuleEntry& rule, Setup& setup, std::chrono::milliseconds deadline, bool& in_time,
-                                int& status) {
+std::vector<json> run_rule_in_child(const RuleEntry& rule, Setup& setup, std::chrono::milliseconds deadline, bool& in_time,
+                                    int& status) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
   const pid_t pid = fork();
@@ -454,7 +454,7 @@ std::vector<json> play_in_child(const RuleEntry& rule, Setup& setup, std::chrono
 
 }  // namespace
 
-Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
+Observation run_rule(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
   const json any = rule.options.value("any", json::object());
   const bool exchanged =
       std::any_of(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return step.action == "exchange"; });
@@ -472,7 +472,7 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
   const auto begin = std::chrono::steady_clock::now();
   int status = 0;
   bool in_time = false;
-  const std::vector<json> lines = play_in_child(rule, setup, deadline, in_time, status);
+  const std::vector<json> lines = run_rule_in_child(rule, setup, deadline, in_time, status);
   seen.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   drop(setup.here);
   drop(setup.there);

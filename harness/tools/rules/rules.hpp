@@ -38,7 +38,7 @@ inline constexpr std::int64_t looking_ms = 500;
 /// Plays one rule. Never throws because of the engine: a crash, a call that does not return or a failed step that had
 /// to succeed becomes part of the text ("crash SIGSEGV in step 3 (connect)"). `memory`: stem or file of a provider
 /// for both sides' memory; "": memory files.
-Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory = "");
+Observation run_rule(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory = "");
 
 /// Whether the observation is one of the stated ones. A rule that states nothing about the engine is never as expected.
 bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen);

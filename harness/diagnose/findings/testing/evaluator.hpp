@@ -10,7 +10,8 @@ namespace kvcts::scenario::sentences {
 
 class Evaluator {
  public:
-  explicit Evaluator(const Played& played) : p_(played), reader_(played.scenario), covered_(played.bytes.size()) {
+  explicit Evaluator(const ExecutedScenario& executed)
+      : p_(executed), reader_(executed.scenario), covered_(executed.bytes.size()) {
     for (const Byte& byte : p_.bytes)
       if (byte.meant) source_ranges_[content_of(byte)].push_back(&byte);
   }
@@ -64,7 +65,7 @@ class Evaluator {
     for (const Byte& next : p_.bytes) {
       Element e = byte.place;
       const std::int64_t ahead = next.place.at[p] - e.at[p];
-      if (!next.seated || next.buffer != byte.buffer || ahead == 0 || next.place.byte != e.byte) continue;
+      if (!next.located || next.buffer != byte.buffer || ahead == 0 || next.place.byte != e.byte) continue;
       e.at[p] = next.place.at[p], e.at[request] = next.place.at[request], e.at[token] = next.place.at[token];
       if (e == next.place) return (next.offset - byte.offset) / ahead;
     }
@@ -100,7 +101,7 @@ class Evaluator {
     std::vector<const Byte*> all;
     for (const Byte& byte : p_.bytes) {
       const bool in = s.range ? byte.offset >= s.range->first && byte.offset <= s.range->second
-                              : (content ? byte.meant : byte.seated) && within(byte.place, s.scope);
+                              : (content ? byte.meant : byte.located) && within(byte.place, s.scope);
       if (in && lies_in(byte, s.where)) all.push_back(&byte);
     }
     Sets message;
@@ -269,7 +270,7 @@ class Evaluator {
 
   std::string hold_fit(const Sentence& s);
 
-  const Played& p_;
+  const ExecutedScenario& p_;
   Reader reader_;
   std::vector<bool> covered_;
   std::map<Element, std::vector<const Byte*>> source_ranges_;

@@ -8,7 +8,7 @@
 #include <regex>
 #include <stdexcept>
 
-#include "diagnose/findings/testing/played.hpp"
+#include "diagnose/findings/testing/executed.hpp"
 
 namespace kvcts::scenario::sentences {
 

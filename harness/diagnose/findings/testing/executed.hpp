@@ -35,17 +35,17 @@ struct Byte {
   int buffer{0};
   std::int64_t offset{0};
   bool wrong{false};
-  bool seated{false};  ///< the declared layout has an element there
-  bool meant{false};   ///< which must be there: request and token are known
-  Element place;       ///< block and slot too
+  bool located{false};  ///< the declared layout has an element there
+  bool meant{false};    ///< which must be there: request and token are known
+  Element place;        ///< block and slot too
   Value must{}, is{}, fresh{}, poison{};
 };
 
-class Played {
+class ExecutedScenario {
  public:
   static constexpr std::uint64_t seed = 1;
 
-  explicit Played(const Scenario& s) : scenario(s), space(s), truth(truth_of(without_faults(s), space, symbols)) {
+  explicit ExecutedScenario(const Scenario& s) : scenario(s), space(s), truth(truth_of(without_faults(s), space, symbols)) {
     program = record(scenario, space, actual_sequence(scenario));
     seen = observe(program, seed, seen_passes);
     Expectation expectation(truth, space, symbols, seed);
@@ -194,7 +194,7 @@ class Played {
       for (const Position& position : positions(plane)) {
         const BufferAddress begin = begins[static_cast<std::size_t>(plane.allocation)];
         Byte& byte = byte_at({begin.buffer, begin.offset + position.byte});
-        byte.seated = true, byte.place = position.place;
+        byte.located = true, byte.place = position.place;
         for (const auto& [r, of] : scenario.requests) {
           const auto table = of.blocks.find(name);
           if (table == of.blocks.end()) continue;
@@ -228,7 +228,7 @@ class Played {
                 if (s.width == 4 && i % 2 != 0) continue;
                 for (e.byte = 0; e.byte < std::max(1, s.width / 8); ++e.byte) {
                   Byte& byte = byte_at({output, row + static_cast<std::int64_t>(i) * s.width / 8 + e.byte});
-                  byte.seated = true, byte.place = e;
+                  byte.located = true, byte.place = e;
                   mean(byte, *plane, of.generation, t);
                 }
               }
