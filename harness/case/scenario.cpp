@@ -49,14 +49,14 @@ void members(auto& v, const Memory*, F f) {
 }
 
 template <class F>
-void members(auto& v, const Request*, F f) {
+void members(auto& v, const ScenarioRequest*, F f) {
   auto& [tokens, generation, first_token, blocks, positions] = v;
   f("tokens", tokens), f("generation", generation), f("first_token", first_token), f("blocks", blocks),
       f("positions", positions);
 }
 
 template <class F>
-void members(auto& v, const Selection*, F f) {
+void members(auto& v, const StepSelection*, F f) {
   auto& [layers, kv, tokens, heads, channels] = v;
   f("layers", layers), f("kv", kv), f("tokens", tokens), f("heads", heads), f("channels", channels);
 }

@@ -73,23 +73,23 @@ struct Memory {
 inline constexpr std::int64_t no_block = -(std::int64_t{1} << 41);
 
 /// Tokens of a request and where they lie in each memory.
-struct Request {
+struct ScenarioRequest {
   std::int64_t tokens{0};
   std::uint32_t generation{1};  ///< requests that share a generation hold equal content at equal positions
   std::int64_t first_token{0};  ///< position of its first token in the content
   std::map<std::string, std::vector<std::int64_t>> blocks;  ///< memory -> block ids, or no_block
   std::map<std::string, std::vector<std::int64_t>>
       positions;  ///< memory -> which blocks of the request those are; default 0, 1, 2, ...
-  bool operator==(const Request&) const = default;
+  bool operator==(const ScenarioRequest&) const = default;
 };
 
 /// Coordinates along one axis; absent = all that both ends have. Read from 3, [3, 1], "0..4", or a list of those.
 using Picks = std::optional<std::vector<std::int64_t>>;
 
 /// What a step selects. `to`: where each pick of the same position goes (move, get); absent = to itself.
-struct Selection {
+struct StepSelection {
   Picks layers, kv, tokens, heads, channels;
-  bool operator==(const Selection&) const = default;
+  bool operator==(const StepSelection&) const = default;
 };
 
 /// One operation. script_table.cpp lists the fields of each op (one table per op).
@@ -98,7 +98,7 @@ struct Action {
   // write, move, read, put, get: the bytes of a request through views
   std::string request;
   std::vector<View> from, to;
-  Selection pick, pick_to;
+  StepSelection pick, pick_to;
   std::optional<std::vector<std::int64_t>> from_blocks, to_blocks;  ///< instead of the request's table
   bool splits{true};         ///< move, copy, put, get: copies are cut where a registration or a mapping ends
   std::string parts{"all"};  ///< all | data | scales
@@ -155,7 +155,7 @@ struct Step {
 
 struct Scenario {
   std::map<std::string, Memory> memories;
-  std::map<std::string, Request> requests;
+  std::map<std::string, ScenarioRequest> requests;
   std::vector<Step> steps;
   bool empty() const { return steps.empty(); }
   bool operator==(const Scenario&) const = default;

@@ -186,8 +186,8 @@ Attributions attribute_bytes(const Observation& o, const Mismatch& mismatch, Exp
       for (std::int64_t i = begin; i < end; ++i) offsets.push_back(i);
     }
     for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b.ordinal)].pages()) {
-      for (std::int64_t i = 0; i < Image::page; ++i) {
-        const std::int64_t offset = number * Image::page + i;
+      for (std::int64_t i = 0; i < SymbolImage::page; ++i) {
+        const std::int64_t offset = number * SymbolImage::page + i;
         const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
         if (id != hole && brought(symbols.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
       }
@@ -234,18 +234,18 @@ std::uint64_t identity_key(const Symbol& symbol) {
 ElementIndex::ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& symbols)
     : ElementIndex(check.images, [&](int buffer) { return buffer < static_cast<int>(space.buffers().size()); }, symbols) {}
 
-ElementIndex::ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of,
+ElementIndex::ElementIndex(const std::vector<SymbolImage>& images, const std::function<bool(int buffer)>& of,
                            const SymbolTable& symbols) {
   std::vector<std::pair<std::uint64_t, BufferAddress>> all;
   for (int buffer = 0; buffer < static_cast<int>(images.size()); ++buffer) {
     if (!of(buffer)) continue;
     for (const auto& [number, ids] : images[static_cast<std::size_t>(buffer)].pages()) {
-      for (std::int64_t i = 0; i < Image::page; ++i) {
+      for (std::int64_t i = 0; i < SymbolImage::page; ++i) {
         const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
         const Symbol symbol = symbols.at(id);
         if (symbol.kind == Symbol::Kind::tag)
-          all.emplace_back(identity_key(symbol), BufferAddress{buffer, number * Image::page + i});
+          all.emplace_back(identity_key(symbol), BufferAddress{buffer, number * SymbolImage::page + i});
       }
     }
   }

@@ -86,7 +86,8 @@ class ElementIndex {
   /// Places in the truth at a check, in buffers of one memory or (empty) all.
   ElementIndex(const Checkpoint& check, const AddressSpace& space, const SymbolTable& symbols);
   /// Places in those images (by buffer) that `of` accepts.
-  ElementIndex(const std::vector<Image>& images, const std::function<bool(int buffer)>& of, const SymbolTable& symbols);
+  ElementIndex(const std::vector<SymbolImage>& images, const std::function<bool(int buffer)>& of,
+               const SymbolTable& symbols);
   std::span<const BufferAddress> of(const Symbol& symbol) const;
 
  private:

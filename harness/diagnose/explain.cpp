@@ -48,7 +48,7 @@ Explanation certain(FaultClass fault_class, const std::string& words) {
 }
 
 // A comparison that should have held and did not, or the reverse: the compared quantity names the class.
-Explanation from_requirements(const Evidence& e) {
+Explanation from_requirements(const SearchEvidence& e) {
   for (const nlohmann::json& seen : e.observation.events) {
     if (!seen.contains("good") || seen["good"]) continue;
     for (const nlohmann::json& meant : e.truth.events) {
@@ -93,7 +93,7 @@ Explanation from_requirements(const Evidence& e) {
 }
 
 // What the reports say by themselves.
-Explanation from_reports(const Evidence& e) {
+Explanation from_reports(const SearchEvidence& e) {
   if (!e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
   const auto status = [](const nlohmann::json& report) {
@@ -154,8 +154,8 @@ bool consequence(const std::vector<Hypothesis>& fit, const HypothesisSearch& w) 
 }
 
 // How it ended, when nothing else says more.
-Explanation from_ending(const Evidence& e) {
-  const Ending& end = e.observation.ending;
+Explanation from_ending(const SearchEvidence& e) {
+  const SequenceEnding& end = e.observation.ending;
   if (end.kind == "completed" || end.kind == e.truth.ending.kind) return {};
   for (const nlohmann::json& event : e.observation.events) {
     if (event.contains("violation")) return {};  // an address: hypotheses say whose
@@ -176,7 +176,7 @@ Explanation from_ending(const Evidence& e) {
 }
 
 // Wrong bytes that no transformation of the map makes, but that are all of one kind.
-Explanation from_kinds(const Evidence& e) {
+Explanation from_kinds(const SearchEvidence& e) {
   bool only_scales = true, constant = true;
   std::int64_t wrong = 0, of_others = 0;
   std::optional<std::uint8_t> value;
@@ -205,7 +205,7 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
-Explanation from_values(const Evidence& e) {
+Explanation from_values(const SearchEvidence& e) {
   std::map<int, layout::Dtype> dtypes;
   for (const auto& [name, memory] : e.intended.memories) {
     if (memory.view.cache.empty()) continue;
@@ -246,7 +246,7 @@ Explanation from_values(const Evidence& e) {
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.
-Explanation from_bounds(const Evidence& e, HypothesisSearch& search) {
+Explanation from_bounds(const SearchEvidence& e, HypothesisSearch& search) {
   for (const nlohmann::json& meant : e.truth.events) {
     if (!meant.contains("leaves") || !search.as_it_stands()) continue;
     return certain(meant.value("before", false) ? FaultClass::wrong_stride : FaultClass::over_read,
@@ -296,7 +296,7 @@ void trace_generator(std::string& trace, const HypothesisGenerator& generator, c
     trace += fmt::format("  fits at {:.2f}, {}: {}\n", exact[i].cost, name(exact[i].fault_class), exact[i].words);
 }
 
-Explanation searched(Evidence& evidence, std::string& trace) {
+Explanation searched(SearchEvidence& evidence, std::string& trace) {
   constexpr std::size_t others_reported = 8;
   Explanation out = from_requirements(evidence);
   if (out.fault_class != FaultClass::none) return out;
@@ -385,7 +385,7 @@ Explanation searched(Evidence& evidence, std::string& trace) {
 
 }  // namespace
 
-Explanation explain(Evidence evidence) {
+Explanation explain(SearchEvidence evidence) {
   std::string trace;
   Explanation out = searched(evidence, trace);
   out.trace = std::move(trace);

@@ -1,6 +1,7 @@
 // Names the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong. The machine
 // plays it, and its prediction is compared with the observation: every byte of every memory at every check, the ending, the
-// reports. The scenario's `actual` side is never read: an Evidence holds the intended sequence, the bytes and the events.
+// reports. The scenario's `actual` side is never read: an SearchEvidence holds the intended sequence, the bytes and the
+// events.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Claim {
 };
 
 /// All that the search may see.
-struct Evidence {
+struct SearchEvidence {
   Scenario intended;  ///< without any trace of `actually`
   const AddressSpace& space;
   const Truth& truth;
@@ -55,7 +56,7 @@ struct Explanation {
 /// A guess that explains less of the wrong bytes, less right ones that it contradicts, is none.
 inline constexpr double least_share = 0.5;
 
-Explanation explain(Evidence evidence);
+Explanation explain(SearchEvidence evidence);
 
 /// Of an exact one.
 Diagnosis as_diagnosis(const Explanation& why, std::int64_t wrong_bytes);

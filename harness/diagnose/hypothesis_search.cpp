@@ -19,7 +19,7 @@ std::int64_t moved(const std::vector<json>& events) {
 }
 
 // What must agree besides the bytes: reports, and illegal accesses.
-json outcome_of(const Ending& ending, const std::vector<json>& events) {
+json outcome_of(const SequenceEnding& ending, const std::vector<json>& events) {
   json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
   json violations = json::array();
   for (const json& event : events) {
@@ -42,8 +42,8 @@ CandidateSteps intended_bodies(const Scenario& scenario) {
 }
 
 // The run stopped early at a known step: takes its ending as given.
-bool stopped_early(const Evidence& e) {
-  const Ending& end = e.observation.ending;
+bool stopped_early(const SearchEvidence& e) {
+  const SequenceEnding& end = e.observation.ending;
   const auto violated = [](const json& event) { return event.contains("violation"); };
   return end.kind != "completed" && end.kind != e.truth.ending.kind &&
          std::any_of(e.intended.steps.begin(), e.intended.steps.end(),
@@ -53,13 +53,13 @@ bool stopped_early(const Evidence& e) {
 
 }  // namespace
 
-HypothesisSearch::HypothesisSearch(Evidence& evidence)
+HypothesisSearch::HypothesisSearch(SearchEvidence& evidence)
     : HypothesisSearch(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.space), {}) {}
 
-HypothesisSearch::HypothesisSearch(Evidence& evidence, const HypothesisSearch& first, Piece piece)
+HypothesisSearch::HypothesisSearch(SearchEvidence& evidence, const HypothesisSearch& first, Piece piece)
     : HypothesisSearch(evidence, first.asked_, first.ending_given_, first.common_, std::move(piece)) {}
 
-HypothesisSearch::HypothesisSearch(Evidence& evidence, const Scenario& asked, bool ending_given,
+HypothesisSearch::HypothesisSearch(SearchEvidence& evidence, const Scenario& asked, bool ending_given,
                                    std::shared_ptr<Common> common, std::optional<Piece> piece)
     : evidence_(evidence),
       asked_(asked),
@@ -111,10 +111,10 @@ const ElementIndex& HypothesisSearch::element_index() {
   return *element_index_;
 }
 
-std::optional<Request> HypothesisSearch::request_at(std::size_t step, const std::string& name) const {
+std::optional<ScenarioRequest> HypothesisSearch::request_at(std::size_t step, const std::string& name) const {
   const auto found = scenario().requests.find(name);
   if (found == scenario().requests.end()) return std::nullopt;
-  Request out = found->second;
+  ScenarioRequest out = found->second;
   for (std::size_t i = 0; i < step; ++i) {
     const Action& a = action(i);
     if (a.op != Operation::assign || a.request != name) continue;
@@ -507,8 +507,8 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   };
   const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, program.ops.size() / 12);
   for (std::size_t i = 0; i < program.ops.size(); i += stride) {
-    const Op& op = program.ops[i];
-    if (op.kind == Op::Kind::row) {
+    const ProgramOp& op = program.ops[i];
+    if (op.kind == ProgramOp::Kind::row) {
       const RowOp& row = program.rows[op.extra];
       if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
       const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
@@ -516,7 +516,7 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
       moved[{row.buffer, row.bit / 8}] = symbol_of(row);
       continue;
     }
-    if (op.kind != Op::Kind::copy) continue;
+    if (op.kind != ProgramOp::Kind::copy) continue;
     if (op.src_buffer >= static_cast<int>(program.own) || op.dst_buffer >= static_cast<int>(program.own))
       return {};  // through a copy
     forget(op.dst_buffer, op.dst, op.n);

@@ -46,17 +46,17 @@ class Work {
 
 class HypothesisSearch {
  public:
-  explicit HypothesisSearch(Evidence& evidence);
+  explicit HypothesisSearch(SearchEvidence& evidence);
   /// A step of which a piece is wrong: `right` is done first, and right.
   struct Piece {
     std::size_t step{0};
     std::vector<Action> right;
   };
   /// A search for what is wrong with that piece: `evidence.intended` has it in place of the step, and nothing else changes.
-  HypothesisSearch(Evidence& evidence, const HypothesisSearch& first, Piece piece);
+  HypothesisSearch(SearchEvidence& evidence, const HypothesisSearch& first, Piece piece);
 
   const Scenario& scenario() const { return evidence_.intended; }
-  const Evidence& evidence() const { return evidence_; }
+  const SearchEvidence& evidence() const { return evidence_; }
   const Attributions& attributions() const { return evidence_.attributions; }
   const ElementIndex& element_index();
   /// What the bytes say about a step; see observed_moves.hpp.
@@ -73,14 +73,14 @@ class HypothesisSearch {
   Agreement agreement(std::size_t step, const Action& body);
   Locators& locators() { return common_->locators; }
   /// Names of all bytes before a step, if everything runs as written.
-  const std::vector<Image>& images_before(std::size_t step);
+  const std::vector<SymbolImage>& images_before(std::size_t step);
   Symbol name_before(std::size_t step, int buffer, std::int64_t offset);
   CandidateSteps bodies() const { return base_; }
   /// With the right part of a step of which a piece is examined.
   CandidateSteps whole(CandidateSteps bodies) const;
   const Action& action(std::size_t step) const { return scenario().steps[step].intended; }
   /// A request with everything that earlier steps assigned to it; empty when no such request exists.
-  std::optional<Request> request_at(std::size_t step, const std::string& name) const;
+  std::optional<ScenarioRequest> request_at(std::size_t step, const std::string& name) const;
   /// Block tables that a request had in a memory before its table at a step, oldest first.
   std::vector<std::vector<std::int64_t>> older_tables(std::size_t step, const std::string& name,
                                                       const std::string& memory) const;
@@ -166,14 +166,14 @@ class HypothesisSearch {
     std::vector<Bytes> begin;  ///< in each pass, before the first step
     Work work;
   };
-  HypothesisSearch(Evidence& evidence, const Scenario& asked, bool ending_given, std::shared_ptr<Common> common,
+  HypothesisSearch(SearchEvidence& evidence, const Scenario& asked, bool ending_given, std::shared_ptr<Common> common,
                    std::optional<Piece> piece);
   /// Calls f(offset) for bytes that matter and differ from the observation; false: stop.
   template <class F>
   void each_difference(const Bytes& bytes, int pass, std::size_t check, int buffer, F&& f) const;
   const Bytes& begin(int pass);
 
-  Evidence& evidence_;
+  SearchEvidence& evidence_;
   const Scenario& asked_;  ///< the intended sequence
   std::optional<Piece> piece_;
   bool ending_given_{false};
@@ -188,7 +188,7 @@ class HypothesisSearch {
   std::vector<ObservedMove> observe_step(std::size_t step);
   std::optional<ElementIndex> element_index_;
   std::vector<std::optional<std::vector<ObservedMove>>> observed_moves_;
-  std::vector<std::optional<std::vector<Image>>> images_;
+  std::vector<std::optional<std::vector<SymbolImage>>> images_;
   std::vector<std::optional<std::vector<ByteMove>>> byte_moves_;
   std::unordered_map<std::int64_t, std::size_t> attribution_at_;  ///< buffer and offset -> index of the attribution
   std::optional<std::pair<const Attribution*, const Attribution*>> wrong_ends_;  ///< first and last wrong byte of data

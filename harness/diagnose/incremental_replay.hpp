@@ -15,7 +15,7 @@ using CandidateSteps = std::vector<std::vector<Action>>;  ///< what each step do
 
 /// What a sequence did, besides its bytes.
 struct ReplayResult {
-  Ending ending;
+  SequenceEnding ending;
   std::vector<std::string> checks;
   std::vector<nlohmann::json> message;  ///< visible events: reports, and illegal accesses
   std::int64_t moved{0};                ///< bytes, as engines count them
@@ -51,7 +51,7 @@ class IncrementalReplay {
     std::size_t buffers_begin{0}, buffers_end{0}, checks_begin{0}, checks_end{0};
     std::int64_t moved{0};
     std::vector<nlohmann::json> message;
-    Progress before, after;
+    RecorderProgress before, after;
     Bytes bytes;  ///< before it
   };
   /// Plays in order, taking those of unchanged steps from the base. `own` keeps the others.

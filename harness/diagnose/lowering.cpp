@@ -33,7 +33,7 @@ class Lowering {
       for (std::size_t r = 0; r < group.requests.size(); ++r) {
         const Request& request = group.requests[r];
         const std::string of = request_name(g, r);
-        scenario::Request& reported = scenario_.requests[of];
+        scenario::ScenarioRequest& reported = scenario_.requests[of];
         reported.tokens = request.tokens, reported.generation = request.generation;
         for (const auto& name : producers) reported.blocks[name] = request.producer_blocks;
         if (!request.consumer_blocks.empty()) {

@@ -56,8 +56,8 @@ const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int
   std::vector<std::uint8_t> out = fresh(pass).dense(buffer);
   Rendering& symbols = rendering(pass);
   for (const auto& [number, ids] : check.images[static_cast<std::size_t>(buffer)].pages()) {
-    for (std::int64_t i = 0; i < Image::page; ++i) {
-      const std::int64_t at = number * Image::page + i + b.guard_below;
+    for (std::int64_t i = 0; i < SymbolImage::page; ++i) {
+      const std::int64_t at = number * SymbolImage::page + i + b.guard_below;
       if (at < 0 || at >= static_cast<std::int64_t>(out.size())) continue;
       const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
       if (id != hole) out[static_cast<std::size_t>(at)] = symbols.byte(id);
@@ -68,16 +68,16 @@ const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int
 
 std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int buffer, std::int64_t number, int pass) {
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
-  std::vector<std::uint8_t> out(static_cast<std::size_t>(Image::page));
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(SymbolImage::page));
   const Bytes& before = fresh(pass);
   const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
   const auto found = pages.find(number);
-  const std::int64_t from = std::max(number * Image::page, -b.guard_below),
-                     to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
+  const std::int64_t from = std::max(number * SymbolImage::page, -b.guard_below),
+                     to = std::min((number + 1) * SymbolImage::page, b.bytes + b.guard_above);
   if (from >= to) return out;
-  before.read(buffer, from, to - from, out.data() + (from - number * Image::page));
+  before.read(buffer, from, to - from, out.data() + (from - number * SymbolImage::page));
   for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
-    const auto i = static_cast<std::size_t>(offset - number * Image::page);
+    const auto i = static_cast<std::size_t>(offset - number * SymbolImage::page);
     if (const SymbolId id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
   }
   return out;
@@ -86,10 +86,10 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int buffer,
 SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offset, SymbolTable& symbols) const {
   const Buffer& b = space_.buffers()[static_cast<std::size_t>(buffer)];
   const auto& pages = check.images[static_cast<std::size_t>(buffer)].pages();
-  const std::int64_t number = Image::page_of(offset);
+  const std::int64_t number = SymbolImage::page_of(offset);
   const auto found = pages.find(number);
   const SymbolId id =
-      found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
+      found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * SymbolImage::page)];
   if (id != hole) return id;
   Symbol symbol;
   if (b.zeroed && offset >= 0 && offset < b.bytes) {
@@ -179,23 +179,23 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
       }
       std::set<std::int64_t> numbers;
       for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b)].pages()) numbers.insert(number);
-      for (const std::int64_t begin : o.bytes[0][c].pages(b)) numbers.insert(Image::page_of(begin));
+      for (const std::int64_t begin : o.bytes[0][c].pages(b)) numbers.insert(SymbolImage::page_of(begin));
       for (const std::int64_t number : numbers) {
-        out.checked_bytes += Image::page;
-        std::vector<bool> wrong(static_cast<std::size_t>(Image::page));
-        const std::int64_t first = std::max(number * Image::page, -buffer.guard_below);
-        const std::int64_t last = std::min((number + 1) * Image::page, buffer.bytes + buffer.guard_above);
+        out.checked_bytes += SymbolImage::page;
+        std::vector<bool> wrong(static_cast<std::size_t>(SymbolImage::page));
+        const std::int64_t first = std::max(number * SymbolImage::page, -buffer.guard_below);
+        const std::int64_t last = std::min((number + 1) * SymbolImage::page, buffer.bytes + buffer.guard_above);
         std::vector<std::uint8_t> seen(static_cast<std::size_t>(last - first));
         for (std::size_t pass = 0; pass < o.bytes.size(); ++pass) {
           o.bytes[pass][c].read(b, first, last - first, seen.data());
           const std::vector<std::uint8_t> must = expectation.page(*check, b, number, static_cast<int>(pass));
           for (std::int64_t i = first; i < last; ++i) {
-            if (seen[static_cast<std::size_t>(i - first)] != must[static_cast<std::size_t>(i - number * Image::page)])
-              wrong[static_cast<std::size_t>(i - number * Image::page)] = true;
+            if (seen[static_cast<std::size_t>(i - first)] != must[static_cast<std::size_t>(i - number * SymbolImage::page)])
+              wrong[static_cast<std::size_t>(i - number * SymbolImage::page)] = true;
           }
         }
         for (std::int64_t i = first; i < last; ++i) {
-          if (!wrong[static_cast<std::size_t>(i - number * Image::page)] || !matters(*check, b, i)) continue;
+          if (!wrong[static_cast<std::size_t>(i - number * SymbolImage::page)] || !matters(*check, b, i)) continue;
           add(out.ranges, c, b, i);
           ++wrong_at[c];
         }

@@ -12,7 +12,7 @@
 namespace kvcts::scenario {
 
 struct Observation {
-  Ending ending;
+  SequenceEnding ending;
   std::vector<nlohmann::json> events;
   bool counted{true};                     ///< events say how many bytes moved
   std::vector<std::string> checks;        ///< names of the checks reached; "" = the end

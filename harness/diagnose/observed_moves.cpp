@@ -126,19 +126,19 @@ bool picked(const Picks& picks, std::int64_t value) {
   return !picks || std::find(picks->begin(), picks->end(), value) != picks->end();
 }
 
-std::vector<std::int64_t> ids_in(const Request& request, const View& view,
+std::vector<std::int64_t> ids_in(const ScenarioRequest& request, const View& view,
                                  const std::optional<std::vector<std::int64_t>>& instead) {
   if (instead) return *instead;
   const auto ids = request.blocks.find(memory_of(view));
   return ids == request.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
 }
 
-std::vector<std::int64_t> positions_in(const Request& request, const View& view) {
+std::vector<std::int64_t> positions_in(const ScenarioRequest& request, const View& view) {
   const auto positions = request.positions.find(memory_of(view));
   return positions == request.positions.end() ? std::vector<std::int64_t>{} : positions->second;
 }
 
-void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations) {
+void keep_only(Action& action, Picks StepSelection::* axis, const std::set<std::int64_t>& destinations) {
   Picks &from = action.pick.*axis, &to = action.pick_to.*axis;
   if (!from) {
     from.emplace(destinations.begin(), destinations.end());
@@ -212,7 +212,7 @@ std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
   const auto request = request_at(step, a.request);
   std::vector<ObservedMove> out;
   if (!request) return out;
-  const Request& r = *request;
+  const ScenarioRequest& r = *request;
   const auto to_elements = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
     std::vector<AddressToElement> all;
     for (const View& view : views)
@@ -342,7 +342,7 @@ const std::vector<ByteMove>& HypothesisSearch::byte_moves(std::size_t step) {
                                [&](const Attribution& c) { return c.wrong && (such(c.must) || such(c.is)); });
   };
   const bool data = wrong(false) || !wrong(true);
-  const Selection& pick = action(step).pick;
+  const StepSelection& pick = action(step).pick;
   const auto sent = [&](const ViewElement& e) {
     return e.token && picked(pick.kv, e.kv) && picked(pick.layers, e.layer) && picked(pick.tokens, *e.token) &&
            picked(pick.heads, e.head);
@@ -368,7 +368,7 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
   const auto& asked = byte_moves(step);
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return {};
-  const Request& r = *request;
+  const ScenarioRequest& r = *request;
   std::vector<AddressToElement> to;
   std::vector<ElementToAddress> from;
   for (const View& view : body.to)
@@ -404,7 +404,7 @@ HypothesisSearch::Agreement HypothesisSearch::agreement(std::size_t step, const 
           share([](const ByteMove& f) { return f.sent; })};
 }
 
-const std::vector<Image>& HypothesisSearch::images_before(std::size_t step) {
+const std::vector<SymbolImage>& HypothesisSearch::images_before(std::size_t step) {
   if (images_.empty()) images_.resize(scenario().steps.size());
   auto& known = images_[step];
   if (known) return *known;

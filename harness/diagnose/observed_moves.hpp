@@ -86,10 +86,10 @@ std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t
 /// Nothing picked: all are.
 bool picked(const Picks& picks, std::int64_t value);
 /// The block table of a request in a view's memory, or the one given instead; and which positions of a request lie there.
-std::vector<std::int64_t> ids_in(const Request& request, const View& view,
+std::vector<std::int64_t> ids_in(const ScenarioRequest& request, const View& view,
                                  const std::optional<std::vector<std::int64_t>>& instead);
-std::vector<std::int64_t> positions_in(const Request& request, const View& view);
+std::vector<std::int64_t> positions_in(const ScenarioRequest& request, const View& view);
 /// The step, limited to these of its destinations.
-void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations);
+void keep_only(Action& action, Picks StepSelection::* axis, const std::set<std::int64_t>& destinations);
 
 }  // namespace kvcts::scenario

@@ -47,7 +47,7 @@ ElementRun poison_at(const RegionRef& region, std::int64_t offset, const std::op
 }
 
 findings::Coordinates coord_of(const Provenance& provenance) {
-  using A = findings::Axis;
+  using A = findings::ContentAxis;
   findings::Coordinates out;
   out[A::component] = provenance.component.empty() ? 0 : provenance.component == "scale" ? 1 : 2;
   out[A::request] = provenance.generation;
@@ -463,8 +463,8 @@ void RegionExtents::add_content(const RegionRef& source, int memory, int region,
       extent.offset = at, extent.bytes = bytes;
       extent.channels = std::max<std::int64_t>(1, bytes * 8 / location->bits), extent.bits = extent.is_bits = location->bits;
       extent.should = source_of(location->element);
-      extent.should.at[findings::Axis::block] = location->element.block,
-      extent.should.at[findings::Axis::slot] = location->element.slot;
+      extent.should.at[findings::ContentAxis::block] = location->element.block,
+      extent.should.at[findings::ContentAxis::slot] = location->element.slot;
       extent.is = extent.should;
       facts.push_back(std::move(extent));
     }
@@ -526,10 +526,10 @@ std::vector<Finding> RegionExtents::what_happened() const {
       if (one.location.kind == Kind::element) {
         if (extent.should.kind != findings::ByteSource::Kind::element) {
           extent.should.at = coord_of(one.location);
-          extent.should.at[findings::Axis::request] = extent.should.at[findings::Axis::token] = findings::none;
+          extent.should.at[findings::ContentAxis::request] = extent.should.at[findings::ContentAxis::token] = findings::none;
         }
-        extent.should.at[findings::Axis::block] = one.location.block,
-        extent.should.at[findings::Axis::slot] = one.location.slot;
+        extent.should.at[findings::ContentAxis::block] = one.location.block,
+        extent.should.at[findings::ContentAxis::slot] = one.location.slot;
       }
       if (one.location.kind == Kind::element || one.should.kind == Kind::element)
         extent.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), extent.bits = extent.is_bits = one.bits;

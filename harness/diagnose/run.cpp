@@ -41,7 +41,7 @@ bool left_its_memory(const Observation& seen) {
 }
 
 Phase phase_of(const Observation& seen, std::optional<Operation> op) {
-  const Ending& ending = seen.ending;
+  const SequenceEnding& ending = seen.ending;
   if (ending.kind == "hung") {
     return ending.in == "handshake" ? Phase::registration : ending.in == "kernel" ? Phase::read_back : Phase::complete;
   }
@@ -93,9 +93,9 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
         must.push_back(
             expectation.dense(*check, range.buffer, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
       } else {
-        const std::int64_t at = range.begin + i, number = Image::page_of(at);
+        const std::int64_t at = range.begin + i, number = SymbolImage::page_of(at);
         must.push_back(
-            expectation.page(*check, range.buffer, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
+            expectation.page(*check, range.buffer, number, 0)[static_cast<std::size_t>(at - number * SymbolImage::page)]);
       }
     }
     std::string where = to_string(symbols.at(expectation.id(*check, range.buffer, range.begin, symbols)), space.buffers());
@@ -134,7 +134,7 @@ std::int64_t content_of(const Expectation& expectation, const SymbolTable& symbo
   std::int64_t out = 0;
   const Checkpoint* end = expectation.at("");
   if (end == nullptr) return 0;
-  for (const Image& image : end->images) {
+  for (const SymbolImage& image : end->images) {
     for (const auto& [number, ids] : image.pages())
       out += std::count_if(ids->begin(), ids->end(),
                            [&](SymbolId id) { return id != hole && symbols.at(id).kind != Symbol::Kind::poison; });

@@ -33,13 +33,13 @@ class SourceIndex {
       if (b.side == "output") continue;
       SymbolId last = 0;
       for (const auto& [number, ids] : images_[static_cast<std::size_t>(b.ordinal)].pages()) {
-        for (std::int64_t i = 0; i < Image::page; ++i) {
+        for (std::int64_t i = 0; i < SymbolImage::page; ++i) {
           const SymbolId id = (*ids)[static_cast<std::size_t>(i)];
           const bool begins = id != hole && (id != last + 1 || id % SymbolTable::chunk == 0);
           last = id;
           if (!begins) continue;
           auto& addresses = addresses_[id / SymbolTable::chunk];
-          const BufferAddress address{b.ordinal, number * Image::page + i - id % SymbolTable::chunk};
+          const BufferAddress address{b.ordinal, number * SymbolImage::page + i - id % SymbolTable::chunk};
           if (addresses.size() < 8 && (addresses.empty() || addresses.back() != address)) addresses.push_back(address);
         }
       }
@@ -63,7 +63,7 @@ class SourceIndex {
  private:
   const std::string& memory(int buffer) const { return space_.buffers()[static_cast<std::size_t>(buffer)].memory; }
   const AddressSpace& space_;
-  const std::vector<Image>& images_;
+  const std::vector<SymbolImage>& images_;
   std::unordered_map<std::uint32_t, std::vector<BufferAddress>> addresses_;
 };
 
@@ -112,13 +112,15 @@ class Walk {
     std::set<std::int64_t> pages;
     for (const auto& [number, ids] : check_.images[static_cast<std::size_t>(b.ordinal)].pages()) pages.insert(number);
     for (const auto& [begin, end] : wrong_[b.ordinal])
-      for (std::int64_t number = Image::page_of(begin); number <= Image::page_of(end - 1); ++number) pages.insert(number);
+      for (std::int64_t number = SymbolImage::page_of(begin); number <= SymbolImage::page_of(end - 1); ++number)
+        pages.insert(number);
     for (const std::int64_t number : pages)
-      take(std::max(number * Image::page, -b.guard_below), std::min((number + 1) * Image::page, b.bytes + b.guard_above));
+      take(std::max(number * SymbolImage::page, -b.guard_below),
+           std::min((number + 1) * SymbolImage::page, b.bytes + b.guard_above));
   }
 
   void cut(const Found& found) {
-    const Image& image = check_.images[static_cast<std::size_t>(found.buffer)];
+    const SymbolImage& image = check_.images[static_cast<std::size_t>(found.buffer)];
     const auto& ranges = wrong_[found.buffer];
     std::size_t range = 0;
     const auto wrong_until = [&](std::int64_t at, std::int64_t& until) {
@@ -130,12 +132,12 @@ class Walk {
     const std::vector<SymbolId>* page = nullptr;
     std::int64_t page_number = INT64_MIN;
     const auto id_at = [&](std::int64_t at) {
-      const std::int64_t number = Image::page_of(at);
+      const std::int64_t number = SymbolImage::page_of(at);
       if (number != page_number) {
         const auto there = image.pages().find(number);
         page_number = number, page = there == image.pages().end() ? nullptr : there->second.get();
       }
-      return page == nullptr ? hole : (*page)[static_cast<std::size_t>(at - number * Image::page)];
+      return page == nullptr ? hole : (*page)[static_cast<std::size_t>(at - number * SymbolImage::page)];
     };
     for (std::int64_t at = found.begin; at < found.end();) {
       const SymbolId must = id_at(at);

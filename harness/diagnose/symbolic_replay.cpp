@@ -10,26 +10,26 @@ std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit)
 
 void SymbolicReplay::until(std::size_t end) {
   for (; next_ < end; ++next_) {
-    const Op& op = program_.ops[next_];
+    const ProgramOp& op = program_.ops[next_];
     switch (op.kind) {
-      case Op::Kind::copy:
+      case ProgramOp::Kind::copy:
         copy(op);
         break;
-      case Op::Kind::nibble: {
+      case ProgramOp::Kind::nibble: {
         const std::int64_t from = byte_of(op.src);
         set_nibble(op.dst_buffer, op.dst, symbols_.nibble(id_at(op.src_buffer, from), op.src != from * 8));
         break;
       }
-      case Op::Kind::row:
+      case ProgramOp::Kind::row:
         row(program_.rows[op.extra]);
         break;
-      case Op::Kind::pattern:
+      case ProgramOp::Kind::pattern:
         pattern(op);
         break;
-      case Op::Kind::decode:
+      case ProgramOp::Kind::decode:
         decode(op);
         break;
-      case Op::Kind::check:
+      case ProgramOp::Kind::check:
         break;
     }
   }
@@ -40,7 +40,7 @@ SymbolId SymbolicReplay::id_at(int buffer, std::int64_t offset) {
   return id != hole ? id : fresh_id(program_.buffers[static_cast<std::size_t>(buffer)], offset, symbols_);
 }
 
-void SymbolicReplay::copy(const Op& op) {
+void SymbolicReplay::copy(const ProgramOp& op) {
   std::vector<SymbolId> ids(static_cast<std::size_t>(op.n));
   for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_buffer, op.src + i);
   for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_buffer, op.dst + i, ids[static_cast<std::size_t>(i)]);
@@ -81,7 +81,7 @@ void SymbolicReplay::row(const RowOp& op) {
   }
 }
 
-void SymbolicReplay::pattern(const Op& op) {
+void SymbolicReplay::pattern(const ProgramOp& op) {
   const auto& pattern = program_.patterns[op.extra];
   for (std::int64_t i = 0; i < op.n; ++i) {
     Symbol symbol{.kind = Symbol::Kind::poison, .buffer = op.dst_buffer, .offset = op.dst + i};
@@ -118,7 +118,7 @@ std::uint32_t SymbolicReplay::reference(const DecodeOp::Code& code, Symbol* elem
   return (one && width >= 8 ? mixed.pieces[0] : symbols_.intern(mixed)) + 1;
 }
 
-void SymbolicReplay::decode(const Op& op) {
+void SymbolicReplay::decode(const ProgramOp& op) {
   const DecodeOp& d = program_.decodes[op.extra];
   Symbol symbol{.dtype = d.code.dtype};
   symbol.whole = reference(d.code, &symbol);

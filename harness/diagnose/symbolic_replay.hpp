@@ -15,23 +15,23 @@ class SymbolicReplay {
   /// Ops before `end`.
   void until(std::size_t end);
   /// Of the program's buffers.
-  const std::vector<Image>& images() const { return images_; }
+  const std::vector<SymbolImage>& images() const { return images_; }
 
  private:
   SymbolId id_at(int buffer, std::int64_t offset);
   void set(int buffer, std::int64_t offset, SymbolId id) { images_[static_cast<std::size_t>(buffer)].set(offset, id); }
-  void copy(const Op& op);
+  void copy(const ProgramOp& op);
   void set_nibble(int buffer, std::int64_t bit, Nibble nibble);
   void row(const RowOp& op);
-  void pattern(const Op& op);
-  void decode(const Op& op);
+  void pattern(const ProgramOp& op);
+  void decode(const ProgramOp& op);
   /// Id + 1 of a code (Symbol::whole, scale, global_scale); 0: none. `element`: the element of the code, if there is exactly
   /// one.
   std::uint32_t reference(const DecodeOp::Code& code, Symbol* element);
 
   const CopyProgram& program_;
   SymbolTable& symbols_;
-  std::vector<Image> images_;
+  std::vector<SymbolImage> images_;
   std::size_t next_{0};
 };
 

@@ -75,7 +75,7 @@ constexpr std::uint32_t conversion = 1;  // the first of them
 
 }  // namespace
 
-std::string right_ones(const Changed& cause) {
+std::string right_ones(const CodeChange& cause) {
   return cause.kept == 0 ? "" : "why " + text::thousands(cause.kept) + " words that it would have changed are right";
 }
 
@@ -105,7 +105,7 @@ void ChangedCodes::look(layout::Dtype dtype, Bytes expected, Bytes found,
   }
 }
 
-std::optional<Changed> ChangedCodes::cause() const {
+std::optional<CodeChange> ChangedCodes::cause() const {
   constexpr std::int64_t least = 16;  // of bytes: fewer agree by chance, but for a conversion
   const std::uint32_t possible = possible_ & ((1u << std::size(changes)) - 1);
   if (wrong_ == 0 || possible == 0 || (wrong_ < least && (possible & conversion) == 0)) return std::nullopt;
@@ -115,8 +115,8 @@ std::optional<Changed> ChangedCodes::cause() const {
   for (std::size_t k = 0; (possible & conversion) != 0 && k < std::size(conversions); ++k)
     if (kinds_ >> k & 1u) words += (words.empty() ? "" : "; ") + std::string(conversions[k].words);
   const auto kept = kept_.find(number);
-  return Changed{change.fault_class, words + (words.empty() ? "" : ": ") + change.words,
-                 kept == kept_.end() ? 0 : kept->second};
+  return CodeChange{change.fault_class, words + (words.empty() ? "" : ": ") + change.words,
+                    kept == kept_.end() ? 0 : kept->second};
 }
 
 }  // namespace kvcts::diagnose

@@ -13,14 +13,14 @@
 
 namespace kvcts::diagnose {
 
-struct Changed {
+struct CodeChange {
   FaultClass fault_class{};
   std::string words;
   std::int64_t kept{0};  ///< words of content that it would have changed and that are right
 };
 
 /// What such a change leaves open, in words; "": nothing.
-std::string right_ones(const Changed& cause);
+std::string right_ones(const CodeChange& cause);
 
 class ChangedCodes {
  public:
@@ -29,7 +29,7 @@ class ChangedCodes {
   void look(layout::Dtype dtype, std::span<const std::uint8_t> expected, std::span<const std::uint8_t> found,
             const std::function<bool(std::size_t)>& is_content);
   /// One change that made every wrong code what it is. nullopt: none did, or there are too few wrong codes to tell.
-  std::optional<Changed> cause() const;
+  std::optional<CodeChange> cause() const;
 
  private:
   std::uint32_t possible_{~0u};               ///< a bit for each change

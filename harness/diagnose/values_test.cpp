@@ -19,7 +19,7 @@ Bytes some(std::size_t n) {
   return out;
 }
 
-std::optional<Changed> cause(Dtype dtype, const Bytes& expected, const Bytes& found, std::size_t content = ~0u) {
+std::optional<CodeChange> cause(Dtype dtype, const Bytes& expected, const Bytes& found, std::size_t content = ~0u) {
   ChangedCodes codes;
   codes.look(dtype, expected, found, [&](std::size_t at) { return at < content; });
   return codes.cause();

@@ -15,7 +15,7 @@ namespace kvcts::scenario {
 
 namespace {
 
-using ContentAxis = findings::Axis;
+using findings::ContentAxis;
 using SourceKind = findings::ByteSource::Kind;
 
 /// Requests by the generation of their content.
@@ -335,7 +335,7 @@ bool name_declared(const Scenario& scenario, SymbolTable& symbols) {
     const auto dtype = static_cast<layout::Dtype>(p[1]);
     if (layout::bits(dtype) < 8) continue;
     for (const auto& [request, generation] : contents) {
-      const Request& of = scenario.requests.at(request);
+      const ScenarioRequest& of = scenario.requests.at(request);
       const std::int64_t tokens = (of.tokens + slots - 1) / slots * slots + beyond * slots;
       Symbol symbol{.kind = Symbol::Kind::tag,
                     .component = static_cast<layout::Component>(p[0]),

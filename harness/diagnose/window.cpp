@@ -126,9 +126,9 @@ Provenance ProvenanceFormatter::tell(const Symbol& symbol, int buffer) const {
 
 // ---- windows -------------------------------------------------------------------------------------------------------
 
-std::vector<Region> regions_of(const Scenario& scenario) {
+std::vector<ShownRegion> regions_of(const Scenario& scenario) {
   const AddressSpace space(scenario);
-  std::vector<Region> out;
+  std::vector<ShownRegion> out;
   for (const Buffer& b : space.buffers()) out.push_back({b.name, b.side, b.bytes, b.guard_below, b.guard_above});
   return out;
 }
@@ -152,7 +152,7 @@ int buffer_of(const AddressSpace& space, const std::string& region) {
 
 }  // namespace
 
-std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const Window& window) {
+std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const MemoryWindow& window) {
   const AddressSpace space(scenario);
   SymbolTable symbols;
   const Truth truth = truth_of(without_faults(scenario), space, symbols);

@@ -51,21 +51,21 @@ class ProvenanceFormatter {
   ElementIndex element_index_;
 };
 
-struct Window {
+struct MemoryWindow {
   std::string region;                ///< "P/kv.L0", or a memory, allocation or output with a unique name
   std::int64_t offset{0}, bytes{0};  ///< from the region's first byte; guards are below 0 and beyond the end
   std::string check;                 ///< name of a check; "" = the last one reached
 };
-struct Region {
+struct ShownRegion {
   std::string name, side;
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
 };
 
 /// The regions that can be shown.
-std::vector<Region> regions_of(const Scenario& scenario);
+std::vector<ShownRegion> regions_of(const Scenario& scenario);
 /// Plays the scenario as run_scenario() does, then reads the window. Throws std::runtime_error when the region, check or
 /// byte does not exist.
-std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const Window& window);
+std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t seed, const MemoryWindow& window);
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
 /// when no byte is wrong.

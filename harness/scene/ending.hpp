@@ -6,7 +6,7 @@
 
 namespace kvcts::scenario {
 
-struct Ending {
+struct SequenceEnding {
   std::string kind{"completed"};  ///< completed | refused | raised | crashed | hung
   std::string step;               ///< name of the step
   std::string in;                 ///< hung: transfer | kernel | handshake

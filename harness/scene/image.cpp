@@ -7,21 +7,21 @@
 
 namespace kvcts::scenario {
 
-std::int64_t Image::page_of(std::int64_t offset) { return layout::checked::floor_div(offset, page); }
+std::int64_t SymbolImage::page_of(std::int64_t offset) { return layout::checked::floor_div(offset, page); }
 
-Image& Image::operator=(const Image& other) {
+SymbolImage& SymbolImage::operator=(const SymbolImage& other) {
   pages_ = other.pages_;
   last_ = pages_.end();
   return *this;
 }
 
-SymbolId Image::at(std::int64_t offset) const {
+SymbolId SymbolImage::at(std::int64_t offset) const {
   const std::int64_t number = page_of(offset);
   const auto found = pages_.find(number);
   return found == pages_.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * page)];
 }
 
-void Image::set(std::int64_t offset, SymbolId id) {
+void SymbolImage::set(std::int64_t offset, SymbolId id) {
   const std::int64_t number = page_of(offset);
   if (last_ == pages_.end() || last_->first != number) last_ = pages_.try_emplace(number).first;
   auto& ids = last_->second;
@@ -38,17 +38,18 @@ SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& symbol
   return symbols.intern({.kind = Symbol::Kind::poison, .buffer = buffer.ordinal, .offset = offset});
 }
 
-void render(const Image& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset, std::span<std::uint8_t> out) {
+void render(const SymbolImage& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset,
+            std::span<std::uint8_t> out) {
   symbols.poison(buffer, offset, out);
   const auto end = offset + static_cast<std::int64_t>(out.size());
   if (buffer.zeroed) {
     const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(buffer.bytes, offset, end);
     for (std::int64_t i = from; i < to; ++i) out[static_cast<std::size_t>(i - offset)] = 0;
   }
-  for (auto p = image.pages().lower_bound(Image::page_of(offset)); p != image.pages().end() && p->first * Image::page < end;
-       ++p) {
-    const std::int64_t begin = p->first * Image::page;
-    for (std::int64_t i = std::max(begin, offset); i < std::min(begin + Image::page, end); ++i) {
+  for (auto p = image.pages().lower_bound(SymbolImage::page_of(offset));
+       p != image.pages().end() && p->first * SymbolImage::page < end; ++p) {
+    const std::int64_t begin = p->first * SymbolImage::page;
+    for (std::int64_t i = std::max(begin, offset); i < std::min(begin + SymbolImage::page, end); ++i) {
       const SymbolId id = (*p->second)[static_cast<std::size_t>(i - begin)];
       if (id != hole) out[static_cast<std::size_t>(i - offset)] = symbols.byte(id);
     }

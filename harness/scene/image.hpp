@@ -13,16 +13,16 @@
 namespace kvcts::scenario {
 
 /// Stores only written pages; a copy shares them until one side writes.
-class Image {
+class SymbolImage {
  public:
   static constexpr std::int64_t page = 4096;
   /// Number of the page of an offset, also of one in a lower guard.
   static std::int64_t page_of(std::int64_t offset);
   using Pages = std::map<std::int64_t, std::shared_ptr<std::vector<SymbolId>>>;
 
-  Image() = default;
-  Image(const Image& other) : pages_(other.pages_) {}
-  Image& operator=(const Image& other);
+  SymbolImage() = default;
+  SymbolImage(const SymbolImage& other) : pages_(other.pages_) {}
+  SymbolImage& operator=(const SymbolImage& other);
 
   /// hole: never written, so it equals fresh_id().
   SymbolId at(std::int64_t offset) const;
@@ -38,6 +38,7 @@ class Image {
 /// What a byte is before the first write: poison, or zero where the memory holds zeros.
 SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& symbols);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
-void render(const Image& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset, std::span<std::uint8_t> out);
+void render(const SymbolImage& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset,
+            std::span<std::uint8_t> out);
 
 }  // namespace kvcts::scenario

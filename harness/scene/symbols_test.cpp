@@ -176,11 +176,11 @@ TEST(SymbolTable, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
   }
 }
 
-TEST(Image, SharesItsPagesUntilSomebodyWrites) {
-  Image image;
+TEST(SymbolImage, SharesItsPagesUntilSomebodyWrites) {
+  SymbolImage image;
   image.set(-1, 7);
   image.set(4096, 8);
-  Image snapshot = image;
+  SymbolImage snapshot = image;
   image.set(4096, 9);
   snapshot.set(5, 10);
   EXPECT_EQ(image.at(-1), 7u);

@@ -142,21 +142,23 @@ const Table<Memory>& memory_table() {
   return table;
 }
 
-const Table<scenario::Request>& scenario_request_table() {
-  using scenario::Request;
-  static const Table<Request> table{
+const Table<scenario::ScenarioRequest>& scenario_request_table() {
+  using scenario::ScenarioRequest;
+  static const Table<ScenarioRequest> table{
       "a request",
       {
-          required("tokens", &Request::tokens, integer(0, many), "tokens in the cache"),
+          required("tokens", &ScenarioRequest::tokens, integer(0, many), "tokens in the cache"),
           optional(
-              "generation", &Request::generation, generation(),
+              "generation", &ScenarioRequest::generation, generation(),
               "which content it holds; default its own. Requests of one generation share: equal tokens at equal positions"),
-          optional("first_token", &Request::first_token, integer(0, many), "position of its first token in the content"),
-          optional("blocks", &Request::blocks, tables(block_ids()), "memory -> its block ids there, in order of tokens"),
-          optional("positions", &Request::positions, tables(list_of(integer_codec(0, many))),
+          optional("first_token", &ScenarioRequest::first_token, integer(0, many),
+                   "position of its first token in the content"),
+          optional("blocks", &ScenarioRequest::blocks, tables(block_ids()),
+                   "memory -> its block ids there, in order of tokens"),
+          optional("positions", &ScenarioRequest::positions, tables(list_of(integer_codec(0, many))),
                    "memory -> which blocks of the request those are; default 0, 1, 2, ..."),
       },
-      [](const Request& request, const Node& node) {
+      [](const ScenarioRequest& request, const Node& node) {
         for (const auto& [memory, positions] : request.positions) {
           const auto ids = request.blocks.find(memory);
           if (ids == request.blocks.end() || ids->second.size() != positions.size()) {

@@ -9,27 +9,27 @@ namespace kvcts::catalogue {
 
 using scenario::Action;
 using scenario::Picks;
-using scenario::Selection;
+using scenario::StepSelection;
 
 namespace {
 
-const Table<Selection>& selection_table() {
-  static const Table<Selection> table{
+const Table<StepSelection>& selection_table() {
+  static const Table<StepSelection> table{
       "a selection",
       {
-          optional("layers", &Selection::layers, picks(false), "layers, as the model counts them; default all"),
-          optional("kv", &Selection::kv, picks(true), "K, V (0, 1); default both"),
-          optional("tokens", &Selection::tokens, picks(false),
+          optional("layers", &StepSelection::layers, picks(false), "layers, as the model counts them; default all"),
+          optional("kv", &StepSelection::kv, picks(true), "K, V (0, 1); default both"),
+          optional("tokens", &StepSelection::tokens, picks(false),
                    "positions in the content (first_token of the request counts); default all"),
-          optional("heads", &Selection::heads, picks(false), "KV heads, as the model counts them; default all"),
-          optional("channels", &Selection::channels, picks(false), "channels; of scale planes, groups; default all"),
+          optional("heads", &StepSelection::heads, picks(false), "KV heads, as the model counts them; default all"),
+          optional("channels", &StepSelection::channels, picks(false), "channels; of scale planes, groups; default all"),
       }};
   return table;
 }
 
 using Fields = std::vector<Field<Action>>;
 
-Fields selection(Selection Action::* member, const std::string& prefix = "") {
+Fields selection(StepSelection Action::* member, const std::string& prefix = "") {
   Fields out;
   for (auto field : selection_table().fields) {
     if (!prefix.empty()) field.doc = "where each of '" + field.key + "' goes, as many; default to itself";
@@ -331,7 +331,7 @@ std::vector<Op> make_ops() {
 
 }  // namespace
 
-const Table<Selection>& picks_table() { return selection_table(); }
+const Table<StepSelection>& picks_table() { return selection_table(); }
 
 const std::vector<Op>& ops() {
   static const std::vector<Op> all = make_ops();

@@ -34,7 +34,7 @@ json one_key_of(const char* suffix) {
                                       {"properties", std::move(properties)}}})}};
 }
 
-using Requests = std::map<std::string, scenario::Request>;
+using Requests = std::map<std::string, scenario::ScenarioRequest>;
 
 /// Requests that say no generation get one each that no other has, in the order of their names.
 void give_own_content(Requests& requests, const std::function<bool(const std::string&)>& says) {
@@ -50,7 +50,7 @@ void give_own_content(Requests& requests, const std::function<bool(const std::st
 }
 
 Codec<Requests> requests_codec() {
-  const auto plain = by_reference(named(object<scenario::Request>(scenario_request_table)), "request");
+  const auto plain = by_reference(named(object<scenario::ScenarioRequest>(scenario_request_table)), "request");
   Codec<Requests> out = plain;
   out.read = [plain](const Node& node) {
     Requests requests = plain.read(node);

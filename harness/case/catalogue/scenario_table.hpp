@@ -18,9 +18,9 @@ constexpr std::int64_t many = std::int64_t{1} << 40;
 const Table<scenario::Arithmetic>& arithmetic_table();
 const Table<scenario::View>& view_table();
 const Table<scenario::Memory>& memory_table();
-const Table<scenario::Request>& scenario_request_table();
+const Table<scenario::ScenarioRequest>& scenario_request_table();
 /// layers, kv, tokens, heads, channels: keys of steps that select a part (with the prefix to_: where it goes).
-const Table<scenario::Selection>& picks_table();
+const Table<scenario::StepSelection>& picks_table();
 
 /// The operations of steps.
 struct Op {

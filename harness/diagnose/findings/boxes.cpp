@@ -9,8 +9,9 @@ namespace kvcts::findings {
 
 namespace {
 
-constexpr std::array cut_axes{Axis::component, Axis::request, Axis::layer, Axis::kv,     Axis::block,
-                              Axis::head,      Axis::token,   Axis::slot,  Axis::channel};
+constexpr std::array cut_axes{ContentAxis::component, ContentAxis::request, ContentAxis::layer,
+                              ContentAxis::kv,        ContentAxis::block,   ContentAxis::head,
+                              ContentAxis::token,     ContentAxis::slot,    ContentAxis::channel};
 constexpr int deepest = 6;
 
 using Indices = std::vector<std::size_t>;
@@ -20,23 +21,23 @@ class Cutter {
   Cutter(const std::vector<Extent>& extents, const std::vector<LayoutBox>& planes, std::size_t most)
       : extents_(extents), planes_(planes), most_(most) {}
 
-  std::vector<Box> cut(const Indices& chosen, const Indices& all, int depth) const {
-    Box whole = box(chosen, all);
+  std::vector<ExtentBox> cut(const Indices& chosen, const Indices& all, int depth) const {
+    ExtentBox whole = box(chosen, all);
     if (whole.others == 0 || depth == deepest) return {std::move(whole)};
     std::vector<Cut> best;
-    for (const Axis axis : cut_axes) {
+    for (const ContentAxis axis : cut_axes) {
       std::vector<Cut> cuts;
       for (Indices& group : alike(chosen, axis)) {
         Indices near = beside(group, all, axis);
-        Box one = box(group, near);
+        ExtentBox one = box(group, near);
         cuts.push_back({std::move(near), std::move(one)});
       }
       if (cuts.size() > 1 && (best.empty() || cost(cuts) < cost(best))) best = std::move(cuts);
     }
     if (best.empty() || cost(best).first >= whole.others) return {std::move(whole)};
-    std::vector<Box> out;
+    std::vector<ExtentBox> out;
     for (const Cut& one : best) {
-      for (Box& part : cut(one.box.extents, one.all, depth + 1)) out.push_back(std::move(part));
+      for (ExtentBox& part : cut(one.box.extents, one.all, depth + 1)) out.push_back(std::move(part));
       if (out.size() > most_) return {std::move(whole)};
     }
     return out;
@@ -45,7 +46,7 @@ class Cutter {
  private:
   struct Cut {
     Indices all;  ///< that have these values
-    Box box;
+    ExtentBox box;
   };
   static std::pair<std::int64_t, std::size_t> cost(const std::vector<Cut>& cuts) {
     std::int64_t others = 0;
@@ -54,8 +55,8 @@ class Cutter {
   }
 
   /// Those of `all` that share the group's values of an axis.
-  Indices beside(const Indices& group, const Indices& all, Axis axis) const {
-    if (axis == Axis::channel) return all;  // a row that begins before them may reach into them
+  Indices beside(const Indices& group, const Indices& all, ContentAxis axis) const {
+    if (axis == ContentAxis::channel) return all;  // a row that begins before them may reach into them
     std::unordered_set<std::int64_t> values;
     for (const std::size_t i : group) values.insert(extents_[i].should.at[axis]);
     Indices out;
@@ -64,26 +65,26 @@ class Cutter {
     return out;
   }
 
-  Box box(const Indices& chosen, const Indices& all) const {
-    Box out;
+  ExtentBox box(const Indices& chosen, const Indices& all) const {
+    ExtentBox out;
     out.extents = chosen;
-    std::map<Axis, std::unordered_set<std::int64_t>> sets;
+    std::map<ContentAxis, std::unordered_set<std::int64_t>> sets;
     for (const std::size_t i : chosen) {
       out.bytes += extents_[i].bytes;
-      for (const Axis axis : cut_axes) sets[axis].insert(extents_[i].should.at[axis]);
+      for (const ContentAxis axis : cut_axes) sets[axis].insert(extents_[i].should.at[axis]);
     }
     for (const auto& [axis, values] : sets) out.scope[axis].assign(values.begin(), values.end());
-    out.scope[Axis::channel] = channels_of(extents_, chosen);
+    out.scope[ContentAxis::channel] = channels_of(extents_, chosen);
     for (auto& [axis, values] : out.scope) std::sort(values.begin(), values.end());
     const ByteSource& should = extents_[chosen.front()].should;
     std::int64_t inside = 0;
     if (should.kind == ByteSource::Kind::element) {
       for (const std::size_t i : all) {
-        const bool in = std::all_of(cut_axes.begin(), cut_axes.end(), [&](Axis axis) {
-          return axis == Axis::slot || axis == Axis::channel ||  // a token says its slot
+        const bool in = std::all_of(cut_axes.begin(), cut_axes.end(), [&](ContentAxis axis) {
+          return axis == ContentAxis::slot || axis == ContentAxis::channel ||  // a token says its slot
                  sets[axis].contains(extents_[i].should.at[axis]);
         });
-        if (in) inside += bytes_of(extents_[i], out.scope.at(Axis::channel));
+        if (in) inside += bytes_of(extents_[i], out.scope.at(ContentAxis::channel));
       }
     } else if (should.at == Coordinates{}) {
       inside = span(chosen);
@@ -97,7 +98,7 @@ class Cutter {
 
   /// Bytes of some channels.
   static std::int64_t bytes_of(const Extent& extent, const std::vector<std::int64_t>& channels) {
-    const std::int64_t first = extent.should.at[Axis::channel], bits = extent.bits;
+    const std::int64_t first = extent.should.at[ContentAxis::channel], bits = extent.bits;
     if (bits == 0 || first == none) return std::ranges::binary_search(channels, first) ? extent.bytes : 0;
     const std::int64_t begin = first * bits + 8 * extent.should.byte, end = begin + 8 * extent.bytes;
     std::int64_t out = 0;
@@ -117,14 +118,14 @@ class Cutter {
   }
 
   /// The chosen facts by value of an axis; values whose facts have the same sets on all other axes together.
-  std::vector<Indices> alike(const Indices& chosen, Axis axis) const {
+  std::vector<Indices> alike(const Indices& chosen, ContentAxis axis) const {
     std::map<std::int64_t, Indices> by_value;
     for (const std::size_t i : chosen) by_value[extents_[i].should.at[axis]].push_back(i);
     if (by_value.size() < 2) return {};
     std::map<std::vector<std::vector<std::int64_t>>, Indices> by_shape;
     for (const auto& [value, some] : by_value) {
       std::vector<std::vector<std::int64_t>> shape;
-      for (const Axis other : cut_axes) {
+      for (const ContentAxis other : cut_axes) {
         // A block holds other tokens than the next: they follow from one another.
         if (other == axis || follows(axis, other)) continue;
         std::set<std::int64_t> values;
@@ -143,10 +144,10 @@ class Cutter {
     return out;
   }
 
-  static bool follows(Axis axis, Axis other) {
-    return (axis == Axis::block && other == Axis::token) ||
-           (axis == Axis::token && (other == Axis::block || other == Axis::slot)) ||
-           (axis == Axis::slot && other == Axis::token);
+  static bool follows(ContentAxis axis, ContentAxis other) {
+    return (axis == ContentAxis::block && other == ContentAxis::token) ||
+           (axis == ContentAxis::token && (other == ContentAxis::block || other == ContentAxis::slot)) ||
+           (axis == ContentAxis::slot && other == ContentAxis::token);
   }
 
   const std::vector<Extent>& extents_;
@@ -156,15 +157,15 @@ class Cutter {
 
 }  // namespace
 
-std::vector<Box> boxes_of(const std::vector<Extent>& extents, const Indices& chosen, const Indices& all,
-                          const std::vector<LayoutBox>& planes, std::size_t most) {
+std::vector<ExtentBox> boxes_of(const std::vector<Extent>& extents, const Indices& chosen, const Indices& all,
+                                const std::vector<LayoutBox>& planes, std::size_t most) {
   return Cutter(extents, planes, most).cut(chosen, all, 0);
 }
 
 std::vector<std::int64_t> channels_of(const std::vector<Extent>& extents, const Indices& some) {
   std::set<std::int64_t> out;
   for (const std::size_t i : some) {
-    const std::int64_t first = extents[i].should.at[Axis::channel];
+    const std::int64_t first = extents[i].should.at[ContentAxis::channel];
     for (std::int64_t c = first; c < first + std::max<std::int64_t>(1, extents[i].channels); ++c) out.insert(c);
   }
   return {out.begin(), out.end()};
@@ -175,7 +176,7 @@ std::int64_t bytes_in(const std::vector<LayoutBox>& planes, const Scope& scope) 
   for (const LayoutBox& plane : planes) {
     std::int64_t product = plane.bits;
     for (const auto& [axis, values] : scope)
-      if (axis != Axis::request && axis != Axis::token)
+      if (axis != ContentAxis::request && axis != ContentAxis::token)
         product *= std::ranges::count_if(
             values, [&, a = axis](std::int64_t value) { return value >= plane.low[a] && value < plane.high[a]; });
     bits += product;

@@ -33,8 +33,8 @@ struct SourceRange {
 };
 
 std::array<std::int64_t, 6> row_of(const ByteSource& source) {
-  return {source.at[Axis::component], source.at[Axis::request], source.at[Axis::layer],
-          source.at[Axis::kv],        source.at[Axis::token],   source.at[Axis::head]};
+  return {source.at[ContentAxis::component], source.at[ContentAxis::request], source.at[ContentAxis::layer],
+          source.at[ContentAxis::kv],        source.at[ContentAxis::token],   source.at[ContentAxis::head]};
 }
 
 /// Of content that several ranks hold, the first rank's.
@@ -76,13 +76,13 @@ Pieces pieces_of(const std::vector<Extent>& extents, const Labels& labels, const
       if (source_range.row != row_of(extent->should) || ahead >= source_range.bytes) return {};
       bytes = std::min(extent->bytes - done, source_range.bytes - ahead);
       const std::int64_t offset = extent->offset + done, from = source_range.offset + ahead,
-                         block = extent->should.at[Axis::block];
+                         block = extent->should.at[ContentAxis::block];
       const bool goes_on = !out.empty() && out.back().region == extent->region &&
                            out.back().from_region == source_range.region && out.back().offset + out.back().bytes == offset &&
                            out.back().from + out.back().bytes == from && (!by_block || out.back().block == block);
       if (!goes_on)
-        out.push_back(
-            {extent->memory, extent->region, source_range.region, offset, from, 0, extent->should.at[Axis::request], block});
+        out.push_back({extent->memory, extent->region, source_range.region, offset, from, 0,
+                       extent->should.at[ContentAxis::request], block});
       Piece& piece = out.back();
       if (extent->wrong && piece.right < 0) piece.right = piece.bytes;
       const std::int64_t behind = extent->bytes - done - bytes;

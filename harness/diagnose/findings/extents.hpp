@@ -13,14 +13,14 @@
 namespace kvcts::findings {
 
 /// Coordinates of content, and of its place in a declared layout (block, slot). Component as in layout.hpp.
-enum class Axis : std::uint8_t { component, request, layer, kv, token, block, slot, head, channel };
+enum class ContentAxis : std::uint8_t { component, request, layer, kv, token, block, slot, head, channel };
 inline constexpr int axis_count = 9;
 inline constexpr std::int64_t none = -1;  ///< no such coordinate, or not known
 
 struct Coordinates {
   std::array<std::int64_t, axis_count> at{none, none, none, none, none, none, none, none, none};
-  std::int64_t& operator[](Axis axis) { return at[static_cast<std::size_t>(axis)]; }
-  std::int64_t operator[](Axis axis) const { return at[static_cast<std::size_t>(axis)]; }
+  std::int64_t& operator[](ContentAxis axis) { return at[static_cast<std::size_t>(axis)]; }
+  std::int64_t operator[](ContentAxis axis) const { return at[static_cast<std::size_t>(axis)]; }
   bool operator==(const Coordinates&) const = default;
 };
 
@@ -61,7 +61,7 @@ struct Extent {
 };
 
 /// Sets of values per axis; an axis without an entry: whatever it is.
-using Scope = std::map<Axis, std::vector<std::int64_t>>;
+using Scope = std::map<ContentAxis, std::vector<std::int64_t>>;
 
 /// Places of the declared layout: all between two coordinates, the second one excluded.
 struct LayoutBox {
@@ -72,7 +72,7 @@ struct LayoutBox {
 /// What the numbers are called.
 struct Labels {
   std::vector<std::string> memories;             ///< by Extent::memory
-  std::map<std::int64_t, std::string> requests;  ///< Axis::request -> "A"
+  std::map<std::int64_t, std::string> requests;  ///< ContentAxis::request -> "A"
   std::vector<std::string> regions;
   /// Memories from this one on are what steps read: they come last, for most of it follows from the others.
   int first_output{INT32_MAX};
@@ -82,7 +82,7 @@ struct Labels {
 
 /// Bit of its row at which it begins.
 inline std::int64_t begin_of(const ByteSource& source, int bits) {
-  return source.at[Axis::channel] * bits + 8 * source.byte;
+  return source.at[ContentAxis::channel] * bits + 8 * source.byte;
 }
 
 /// Rows are cut where others of their memory and component begin or end: a set of channels is one of whole facts.
@@ -90,16 +90,16 @@ std::vector<Extent> cut_alike(const std::vector<Extent>& extents);
 
 /// Two axes of a block, walked in the other order: place (a, b) of A x B holds what that order puts at a * B + b.
 struct Transposition {
-  Axis a{}, b{};
+  ContentAxis a{}, b{};
   std::vector<std::size_t> extents;  ///< that it predicts, ascending
 };
 /// The two axes that predict most of `some`; fewer than half: none. `sizes`: extents of the axes, from 0.
 std::optional<Transposition> transposition_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& some,
-                                              const std::map<Axis, std::int64_t>& sizes);
+                                              const std::map<ContentAxis, std::int64_t>& sizes);
 
 /// Whether all content in its scope, some of `all`, is as it predicts.
 bool fills(const Transposition& turned, const std::vector<Extent>& extents, const std::vector<std::size_t>& all,
-           const std::map<Axis, std::int64_t>& sizes);
+           const std::map<ContentAxis, std::int64_t>& sizes);
 
 /// A stretch of memory that holds a stretch of another, byte for byte.
 struct FlatCopy {
@@ -112,11 +112,11 @@ std::vector<FlatCopy> flats_of(const std::vector<Extent>& extents, std::vector<s
 /// Content that lies where other strides than the declared ones put it; or that was read from there.
 struct StrideFit {
   bool read{false};
-  int region{0};                                   ///< in which most of it lies, or from which it was read
-  bool several{false};                             ///< regions of one memory
-  std::map<Axis, std::int64_t> strides, declared;  ///< bytes
-  std::int64_t shift{0};                           ///< where the strides are the declared ones: bytes between the bases
-  std::vector<std::size_t> extents;                ///< ascending; each is exactly where the strides put it
+  int region{0};                                          ///< in which most of it lies, or from which it was read
+  bool several{false};                                    ///< regions of one memory
+  std::map<ContentAxis, std::int64_t> strides, declared;  ///< bytes
+  std::int64_t shift{0};             ///< where the strides are the declared ones: bytes between the bases
+  std::vector<std::size_t> extents;  ///< ascending; each is exactly where the strides put it
   std::int64_t bytes{0};
 };
 /// Of `some` as a whole, or one for each value of an axis: what covers the most. Whole memories, for the declared strides,
@@ -124,15 +124,15 @@ struct StrideFit {
 std::vector<StrideFit> fits_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& some, bool read);
 
 /// Facts (by index, ascending) that fill a product of sets, but for `others` bytes that do not belong to them.
-struct Box {
+struct ExtentBox {
   std::vector<std::size_t> extents;
   Scope scope;
   std::int64_t bytes{0}, others{0};
 };
 /// `chosen`, some of `all` (of one memory, laid out in `planes`), in as few boxes as there are; if more than `most`, in one
 /// that is not full.
-std::vector<Box> boxes_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& chosen,
-                          const std::vector<std::size_t>& all, const std::vector<LayoutBox>& planes, std::size_t most);
+std::vector<ExtentBox> boxes_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& chosen,
+                                const std::vector<std::size_t>& all, const std::vector<LayoutBox>& planes, std::size_t most);
 /// Channels that should be in facts, ascending.
 std::vector<std::int64_t> channels_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& some);
 /// Bytes of the places that lie in a scope.

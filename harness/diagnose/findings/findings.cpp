@@ -13,13 +13,13 @@ namespace kvcts::findings {
 namespace {
 
 using Indices = std::vector<std::size_t>;
-using Maps = std::map<Axis, AxisMap>;
+using Maps = std::map<ContentAxis, AxisMap>;
 
-constexpr std::array content_axes{Axis::component, Axis::request, Axis::layer,  Axis::kv,
-                                  Axis::token,     Axis::head,    Axis::channel};
+constexpr std::array content_axes{ContentAxis::component, ContentAxis::request, ContentAxis::layer,  ContentAxis::kv,
+                                  ContentAxis::token,     ContentAxis::head,    ContentAxis::channel};
 /// Axes of a place by which what happened may differ.
-constexpr std::array parting_axes{Axis::component, Axis::request, Axis::kv,   Axis::layer,
-                                  Axis::head,      Axis::block,   Axis::slot, Axis::token};
+constexpr std::array parting_axes{ContentAxis::component, ContentAxis::request, ContentAxis::kv,   ContentAxis::layer,
+                                  ContentAxis::head,      ContentAxis::block,   ContentAxis::slot, ContentAxis::token};
 constexpr std::size_t most_boxes = 6, most_parts = 6;
 
 /// What kind of thing happened to a fact, before any map is looked for.
@@ -39,12 +39,12 @@ Sort sort_of(const Extent& extent) {
           // Bytes that no layout places are counted from where their region begins.
           extent.should.kind != ByteSource::Kind::element && extent.should.at == Coordinates{} ? extent.region : -1,
           // One for all tokens and heads has no place in a product of them.
-          extent.should.at[Axis::head] == none};
+          extent.should.at[ContentAxis::head] == none};
 }
 
 std::uint32_t differing(const Extent& extent) {
   std::uint32_t out = 0;
-  for (const Axis axis : content_axes)
+  for (const ContentAxis axis : content_axes)
     out |= (extent.should.at[axis] != extent.is.at[axis] ? 1u : 0u) << static_cast<int>(axis);
   return out;
 }
@@ -104,7 +104,7 @@ Tables tables_of(const std::vector<Extent>& extents, const Indices& some) {
     for (const std::size_t i : some) {
       const std::int64_t should = extents[i].should.at[content_axes[a]], is = extents[i].is.at[content_axes[a]];
       // Both sides advance along the channels, if their codes have one width.
-      const std::int64_t size = content_axes[a] == Axis::channel && extents[i].bits == extents[i].is_bits
+      const std::int64_t size = content_axes[a] == ContentAxis::channel && extents[i].bits == extents[i].is_bits
                                     ? std::max<std::int64_t>(1, extents[i].channels)
                                     : 1;
       if (std::exchange(last, {should, is, size}) == std::array{should, is, size} || !seen.insert(last).second) continue;
@@ -163,7 +163,7 @@ bool tangled(const Maps& maps) {
 }
 
 /// By the values of one axis, parts that obey the same maps together; none if that does not pay.
-std::optional<std::vector<Part>> parted_by(const std::vector<Extent>& extents, const Indices& some, Axis axis) {
+std::optional<std::vector<Part>> parted_by(const std::vector<Extent>& extents, const Indices& some, ContentAxis axis) {
   std::map<std::int64_t, Indices> by_value;
   for (const std::size_t i : some) by_value[extents[i].should.at[axis]].push_back(i);
   if (by_value.size() < 2) return std::nullopt;
@@ -201,7 +201,7 @@ std::vector<Part> parts_of(const std::vector<Extent>& extents, const Indices& so
       for (Part& part : parts_of(extents, group)) parts.push_back(std::move(part));
     consider(std::move(parts));
   }
-  for (const Axis axis : parting_axes)
+  for (const ContentAxis axis : parting_axes)
     if (auto parts = parted_by(extents, some, axis)) consider(std::move(*parts));
   for (Part& part : best) std::sort(part.extents.begin(), part.extents.end());
   return best;
@@ -211,12 +211,12 @@ std::vector<Part> parts_of(const std::vector<Extent>& extents, const Indices& so
 Scope universe_of(const std::vector<Extent>& extents, const Indices& all) {
   Scope out;
   for (int a = 0; a < axis_count; ++a) {
-    auto& values = out[static_cast<Axis>(a)];
-    for (const std::size_t i : all) values.push_back(extents[i].should.at[static_cast<Axis>(a)]);
+    auto& values = out[static_cast<ContentAxis>(a)];
+    for (const std::size_t i : all) values.push_back(extents[i].should.at[static_cast<ContentAxis>(a)]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
-  out[Axis::channel] = channels_of(extents, all);
+  out[ContentAxis::channel] = channels_of(extents, all);
   return out;
 }
 
@@ -232,7 +232,7 @@ Scope joined(Scope one, const Scope& other) {
 Scope places_of(const std::vector<LayoutBox>& planes) {
   Scope out;
   for (int a = 0; a < axis_count; ++a) {
-    const auto axis = static_cast<Axis>(a);
+    const auto axis = static_cast<ContentAxis>(a);
     std::set<std::int64_t> values;
     for (const LayoutBox& plane : planes)
       for (std::int64_t value = plane.low[axis]; value < plane.high[axis]; ++value) values.insert(value);
@@ -241,8 +241,8 @@ Scope places_of(const std::vector<LayoutBox>& planes) {
   return out;
 }
 
-std::map<Axis, std::int64_t> sizes_of(const Scope& universe) {
-  std::map<Axis, std::int64_t> out;
+std::map<ContentAxis, std::int64_t> sizes_of(const Scope& universe) {
+  std::map<ContentAxis, std::int64_t> out;
   for (const auto& [axis, values] : universe)
     if (!values.empty() && values.back() != none) out[axis] = values.back() + 1;
   return out;
@@ -255,7 +255,8 @@ class Memory {
       : extents_(extents), all_(all), labels_(labels), planes_(planes_of(extents, all, labels)) {
     std::map<std::int64_t, Indices> parts;
     for (const std::size_t i : all)
-      if (extents[i].should.kind == ByteSource::Kind::element) parts[extents[i].should.at[Axis::component]].push_back(i);
+      if (extents[i].should.kind == ByteSource::Kind::element)
+        parts[extents[i].should.at[ContentAxis::component]].push_back(i);
     for (const auto& [component, part] : parts) {
       const Scope& one = content_[component] = universe_of(extents, part);
       universe_ = joined(std::move(universe_), one);
@@ -299,7 +300,7 @@ class Memory {
   std::vector<Finding> findings(const Indices& group, std::size_t most = most_boxes) const {
     std::vector<Finding> out;
     if (!moved(extents_[group.front()])) {
-      for (const Box& box : boxes_of(extents_, group, all_, planes_, most))
+      for (const ExtentBox& box : boxes_of(extents_, group, all_, planes_, most))
         out.push_back(to_string(extents_, box, {}, universe(box), labels_));
       return out;
     }
@@ -318,7 +319,7 @@ class Memory {
       }
     }
     for (const Part& part : parts) {
-      for (const Box& box : boxes_of(extents_, part.extents, all_, planes_, most_boxes)) {
+      for (const ExtentBox& box : boxes_of(extents_, part.extents, all_, planes_, most_boxes)) {
         // The map on the box alone may be simpler.
         const Maps maps = part.maps.empty() ? Maps{} : maps_of(tables_of(extents_, box.extents));
         out.push_back(to_string(extents_, box, maps, universe(box), labels_));
@@ -334,21 +335,21 @@ class Memory {
     return found == labels.planes.end() ? std::vector<LayoutBox>{} : found->second;
   }
   /// All that a scope of these facts could name: content where that was meant, else places; of their components.
-  Scope universe(const Box& box) const {
+  Scope universe(const ExtentBox& box) const {
     const bool content = extents_[box.extents.front()].should.kind == ByteSource::Kind::element;
     const std::map<std::int64_t, Scope>& all = content ? content_ : places();
     Scope out;
-    for (const std::int64_t component : box.scope.at(Axis::component))
+    for (const std::int64_t component : box.scope.at(ContentAxis::component))
       if (const auto known = all.find(component); known != all.end()) out = joined(std::move(out), known->second);
-    out[Axis::component].clear();
-    for (const auto& [component, scope] : all) out[Axis::component].push_back(component);
+    out[ContentAxis::component].clear();
+    for (const auto& [component, scope] : all) out[ContentAxis::component].push_back(component);
     return out;
   }
   /// By component. A pool may have millions of blocks: made when it is first asked for.
   const std::map<std::int64_t, Scope>& places() const {
     if (places_.empty()) {
       std::map<std::int64_t, std::vector<LayoutBox>> parts;
-      for (const LayoutBox& plane : planes_) parts[plane.low[Axis::component]].push_back(plane);
+      for (const LayoutBox& plane : planes_) parts[plane.low[ContentAxis::component]].push_back(plane);
       for (const auto& [component, part] : parts) places_.emplace(component, places_of(part));
     }
     return places_;
@@ -380,11 +381,11 @@ bool has_origin(const Extent& extent) {
 /// Of the values that bound the wrong content on each axis: "layer 1, tokens 0..3, 8" are three.
 std::size_t count_extents(const std::vector<Extent>& extents, const Labels& labels) {
   std::size_t out = 0;
-  for (const Axis axis : content_axes) {
+  for (const ContentAxis axis : content_axes) {
     std::set<std::int64_t> wrong, all;
     for (const Extent& extent : extents) {
       if (extent.memory >= labels.first_output || labels.sources.contains(extent.memory)) continue;
-      for (std::int64_t i = 0; i < (axis == Axis::channel ? std::max<std::int64_t>(1, extent.channels) : 1); ++i) {
+      for (std::int64_t i = 0; i < (axis == ContentAxis::channel ? std::max<std::int64_t>(1, extent.channels) : 1); ++i) {
         all.insert(extent.should.at[axis] + i);
         if (extent.wrong) wrong.insert(extent.should.at[axis] + i);
       }

@@ -25,7 +25,7 @@ struct PieceRule {
 std::vector<PieceRule> piece_rules(const std::vector<Extent>& extents, const Labels& labels);
 
 /// One rule in words. `maps`: of the axes on which what is there differs, each with its map.
-Finding to_string(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+Finding to_string(const std::vector<Extent>& extents, const ExtentBox& box, const std::map<ContentAxis, AxisMap>& maps,
                   const Scope& universe, const Labels& labels);
 
 Finding to_string(const std::vector<Extent>& extents, const Transposition& turned, const Scope& universe,

@@ -53,34 +53,35 @@ TEST(Findings, NothingWrongIsNoRule) {
 }
 
 TEST(Findings, SayWhereAndWhat) {
-  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) { extent.is.at[Axis::kv] = 1 - at[Axis::kv]; })),
+  EXPECT_EQ(reported(memory(
+                [](const Coordinates& at, Extent& extent) { extent.is.at[ContentAxis::kv] = 1 - at[ContentAxis::kv]; })),
             Rules{"C: holds K and V exchanged (3,072 bytes)"});
   EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
-              if (at[Axis::layer] == 1) extent.is.at[Axis::kv] = 1 - at[Axis::kv];
+              if (at[ContentAxis::layer] == 1) extent.is.at[ContentAxis::kv] = 1 - at[ContentAxis::kv];
             })),
             Rules{"C, layer 1: holds K and V exchanged (1,536 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::head] = 0; })),
+  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::head] = 0; })),
             Rules{"C, heads 1..3: holds head 0 (2,304 bytes)"});
   EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
-              if (at[Axis::token] / 4 == 1) extent.is.at[Axis::token] -= 4;
+              if (at[ContentAxis::token] / 4 == 1) extent.is.at[ContentAxis::token] -= 4;
             })),
             Rules{"C, tokens 4..7 (block 1): holds tokens 0..3 (1,024 bytes)"});
   EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
-              if (at[Axis::token] >= 6) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
+              if (at[ContentAxis::token] >= 6) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
             })),
             Rules{"C, tokens 6..11 (blocks 1, 7): not written (1,536 bytes)"});
   EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
-              if (at[Axis::head] == 2) extent.is = {ByteSource::Kind::constant, 0, 0, 0, {}, ""};
+              if (at[ContentAxis::head] == 2) extent.is = {ByteSource::Kind::constant, 0, 0, 0, {}, ""};
             })),
             Rules{"C, head 2: holds 0x00 (768 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[Axis::request] = 2; })),
+  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::request] = 2; })),
             Rules{"C: holds request B (3,072 bytes)"});
 }
 
 TEST(Findings, TwoThingsAreTwoRules) {
   const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
-    if (at[Axis::layer] == 0) extent.is.at[Axis::head] ^= 1;
-    if (at[Axis::layer] == 1 && at[Axis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
+    if (at[ContentAxis::layer] == 0) extent.is.at[ContentAxis::head] ^= 1;
+    if (at[ContentAxis::layer] == 1 && at[ContentAxis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
   }));
   EXPECT_EQ(rules, (Rules{"C, layer 0: holds heads exchanged: 1 for 0, 0 for 1, 3 for 2, 2 for 3 (1,536 bytes)",
                           "C, layer 1, tokens 0..3 (block 5): not written (512 bytes)"}));
@@ -89,9 +90,9 @@ TEST(Findings, TwoThingsAreTwoRules) {
 TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
   // Within a block of 4 slots x 4 heads, walked as heads x slots.
   const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
-    const std::int64_t flat = at[Axis::slot] * 4 + at[Axis::head];
-    extent.is.at[Axis::token] += flat % 4 - at[Axis::slot];
-    extent.is.at[Axis::head] = flat / 4;
+    const std::int64_t flat = at[ContentAxis::slot] * 4 + at[ContentAxis::head];
+    extent.is.at[ContentAxis::token] += flat % 4 - at[ContentAxis::slot];
+    extent.is.at[ContentAxis::head] = flat / 4;
   }));
   EXPECT_EQ(rules, Rules{"C: holds slots and heads in the other order (2,304 bytes)"});
 }
@@ -99,9 +100,10 @@ TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
 TEST(Findings, ACopyOfRawBytesIsSaidInOffsets) {
   // Each row from three rows further: by axes that is another element for nearly every place.
   auto extents = memory([](const Coordinates& at, Extent& extent) {
-    const std::int64_t row = ((at[Axis::layer] * 2 + at[Axis::kv]) * 12 + at[Axis::token]) * 4 + at[Axis::head] + 3;
-    extent.is.at[Axis::layer] = row / 96, extent.is.at[Axis::kv] = row / 48 % 2;
-    extent.is.at[Axis::token] = row / 4 % 12, extent.is.at[Axis::head] = row % 4;
+    const std::int64_t row =
+        ((at[ContentAxis::layer] * 2 + at[ContentAxis::kv]) * 12 + at[ContentAxis::token]) * 4 + at[ContentAxis::head] + 3;
+    extent.is.at[ContentAxis::layer] = row / 96, extent.is.at[ContentAxis::kv] = row / 48 % 2;
+    extent.is.at[ContentAxis::token] = row / 4 % 12, extent.is.at[ContentAxis::head] = row % 4;
   });
   for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
   EXPECT_EQ(reported(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
@@ -121,7 +123,7 @@ std::vector<Extent> laid_with(std::int64_t stride) {
       memory([](const Coordinates&, Extent& extent) { extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""}; });
   const auto right = memory([](const Coordinates&, Extent&) {});
   for (const Extent& from : right) {
-    const std::int64_t slot = from.should.at[Axis::slot], begin = from.offset - slot * 64;
+    const std::int64_t slot = from.should.at[ContentAxis::slot], begin = from.offset - slot * 64;
     for (Extent& extent : extents)
       if (extent.offset == begin + slot * stride) extent.is = from.should;
   }
@@ -141,7 +143,7 @@ TEST(Findings, StridesAreReadOffExactly) {
   // A row that is elsewhere is not counted.
   const auto moved =
       std::ranges::find_if(extents, [](const Extent& f) { return f.wrong && f.is.kind == ByteSource::Kind::element; });
-  moved->is.at[Axis::head] = (moved->is.at[Axis::head] + 1) % 4;
+  moved->is.at[ContentAxis::head] = (moved->is.at[ContentAxis::head] + 1) % 4;
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,520 bytes)"));
 }
 
@@ -149,7 +151,7 @@ TEST(Findings, StridesAreOfWholeCodes) {
   // Rows of K, but for the first byte of their first code.
   auto extents = laid_with(32);
   for (Extent& extent : extents)
-    if (extent.should.at[Axis::kv] == 0) ++extent.offset, --extent.bytes, extent.should.byte = extent.is.byte = 1;
+    if (extent.should.at[ContentAxis::kv] == 0) ++extent.offset, --extent.bytes, extent.should.byte = extent.is.byte = 1;
   const Rules rules = reported(extents);
   EXPECT_TRUE(std::ranges::count(rules, "C: content lies with slots 32 bytes apart; declared: slots 64 (1,488 bytes)"))
       << rules[0];
@@ -158,7 +160,7 @@ TEST(Findings, StridesAreOfWholeCodes) {
 TEST(Findings, NoStridesAreReadIntoATable) {
   // Two heads of every token are next to one another, and tokens anywhere: 48 places for 96 rows are no rule.
   auto extents = memory([](const Coordinates&, Extent&) {});
-  std::erase_if(extents, [](const Extent& extent) { return extent.should.at[Axis::head] > 1; });
+  std::erase_if(extents, [](const Extent& extent) { return extent.should.at[ContentAxis::head] > 1; });
   std::vector<std::size_t> places(48);
   std::iota(places.begin(), places.end(), std::size_t{0});
   std::ranges::shuffle(places, std::mt19937{1});
@@ -176,7 +178,7 @@ TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
   // Of a request that belongs nowhere here, so that it cannot be said where it should lie.
   auto extents = laid_with(32);
   for (Extent& extent : extents) {
-    if (extent.wrong && extent.is.kind == ByteSource::Kind::element) extent.is.at[Axis::request] = 2, extent.from = 0;
+    if (extent.wrong && extent.is.kind == ByteSource::Kind::element) extent.is.at[ContentAxis::request] = 2, extent.from = 0;
     extent.from_offset = extent.offset / 2;
   }
   for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
@@ -193,7 +195,7 @@ TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
   }
   for (std::size_t i = 0; i < count; ++i) {
     Extent& extent = extents[i];
-    const std::int64_t from = extent.offset + extent.should.at[Axis::slot] * 64;
+    const std::int64_t from = extent.offset + extent.should.at[ContentAxis::slot] * 64;
     extent.from = 1, extent.from_offset = from;
     const auto there = std::ranges::find_if(extents, [&](const Extent& f) { return f.memory == 1 && f.offset == from; });
     if (there != extents.end()) extent.is = there->should;
@@ -210,7 +212,7 @@ TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
 TEST(Findings, CountWhatIsRightInTheirScope) {
   // A corner of a box cannot be said as one product of sets: every byte is counted all the same.
   const auto extents = memory([](const Coordinates& at, Extent& extent) {
-    if (at[Axis::token] + at[Axis::head] < 5 && at[Axis::layer] == 0)
+    if (at[ContentAxis::token] + at[ContentAxis::head] < 5 && at[ContentAxis::layer] == 0)
       extent.is = {ByteSource::Kind::unknown, 0, 0, 0, {}, ""};
   });
   std::int64_t wrong = 0, covered = 0;
@@ -222,7 +224,7 @@ TEST(Findings, CountWhatIsRightInTheirScope) {
 TEST(Findings, NeverTakeInWhatIsRight) {
   // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
   const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
-    if (at[Axis::slot] == at[Axis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
+    if (at[ContentAxis::slot] == at[ContentAxis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
   }));
   ASSERT_EQ(rules.size(), 4U);
   EXPECT_EQ(rules[0], "C, tokens 0, 4, 8 (blocks 1, 5, 7), head 0: holds 0x07 (192 bytes)");

@@ -11,21 +11,22 @@ namespace kvcts::findings {
 namespace {
 
 using Indices = std::vector<std::size_t>;
-using ByAxis = std::map<Axis, std::int64_t>;
+using ByAxis = std::map<ContentAxis, std::int64_t>;
 
-constexpr std::array stride_axes{Axis::layer, Axis::kv, Axis::block, Axis::slot, Axis::head, Axis::channel};
+constexpr std::array stride_axes{ContentAxis::layer, ContentAxis::kv,   ContentAxis::block,
+                                 ContentAxis::slot,  ContentAxis::head, ContentAxis::channel};
 constexpr std::size_t most_fits = 4;
 
 /// A number for a coordinate. Sums of them are keys: two that collide cost a finding its exactness, never its truth, as
 /// every place is computed afterwards.
-std::uint64_t hash_of(Axis axis, std::int64_t value) {
+std::uint64_t hash_of(ContentAxis axis, std::int64_t value) {
   std::uint64_t out = (static_cast<std::uint64_t>(value) + 1) * 0x9fb21c651e98df25ull + static_cast<std::uint64_t>(axis);
   out = (out ^ (out >> 29)) * 0xbf58476d1ce4e5b9ull;
   return out ^ (out >> 32);
 }
 std::uint64_t key_of(int region, const Coordinates& at) {
-  std::uint64_t out = hash_of(Axis::component, region) * 3;
-  for (int a = 0; a < axis_count; ++a) out += hash_of(static_cast<Axis>(a), at.at[static_cast<std::size_t>(a)]);
+  std::uint64_t out = hash_of(ContentAxis::component, region) * 3;
+  for (int a = 0; a < axis_count; ++a) out += hash_of(static_cast<ContentAxis>(a), at.at[static_cast<std::size_t>(a)]);
   return out;
 }
 
@@ -40,7 +41,7 @@ struct Point {
   template <class Axes>
   std::uint64_t without(const Axes& axes) const {
     std::uint64_t out = key;
-    for (const Axis axis : axes) out -= hash_of(axis, at[axis]);
+    for (const ContentAxis axis : axes) out -= hash_of(axis, at[axis]);
     return out;
   }
 };
@@ -60,7 +61,7 @@ class Votes {
   std::int64_t all_{0};
 };
 
-std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axis, double share) {
+std::optional<std::int64_t> stride_along(std::span<const Point> points, ContentAxis axis, double share) {
   constexpr std::size_t most = 1 << 16;  // more say the same; what they say is held against all
   points = points.first(std::min(most, points.size()));
   std::unordered_map<std::uint64_t, std::size_t> last;
@@ -76,7 +77,7 @@ std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axi
     vote.add(bytes % steps == 0 ? bytes / steps : INT64_MIN, points[i].bytes);
   }
   // Along a run channels are next to one another.
-  if (axis == Axis::channel)
+  if (axis == ContentAxis::channel)
     for (const Point& point : points)
       if (point.channels > 1 && point.bytes % point.channels == 0) vote.add(point.bytes / point.channels, point.bytes);
   const auto won = vote.won(share);
@@ -86,8 +87,8 @@ std::optional<std::int64_t> stride_along(std::span<const Point> points, Axis axi
 struct Solved {
   ByAxis strides;
   std::unordered_map<std::uint64_t, std::int64_t> bases;  ///< by what the strides leave over
-  std::vector<Axis> axes() const {
-    std::vector<Axis> out;
+  std::vector<ContentAxis> axes() const {
+    std::vector<ContentAxis> out;
     for (const auto& [axis, stride] : strides) out.push_back(axis);
     return out;
   }
@@ -98,11 +99,11 @@ struct Solved {
   }
 };
 
-Solved solve(const std::vector<Point>& points, const std::vector<Axis>& along, double share) {
+Solved solve(const std::vector<Point>& points, const std::vector<ContentAxis>& along, double share) {
   Solved out;
-  for (const Axis axis : along)
+  for (const ContentAxis axis : along)
     if (const auto stride = stride_along(points, axis, share)) out.strides.emplace(axis, *stride);
-  const std::vector<Axis> axes = out.axes();
+  const std::vector<ContentAxis> axes = out.axes();
   std::unordered_map<std::uint64_t, Votes> votes;
   for (const Point& point : points) votes[point.without(axes)].add(out.rest(point), point.bytes);
   for (const auto& [key, vote] : votes)
@@ -118,7 +119,7 @@ class Places {
       if (extent.region >= 0) memory_of_[extent.region] = extent.memory;
       if (extent.should.kind != ByteSource::Kind::element) continue;
       const Coordinates& at = extent.should.at;
-      table_.try_emplace(key(extent.memory, at), std::pair(at[Axis::block], at[Axis::slot]));
+      table_.try_emplace(key(extent.memory, at), std::pair(at[ContentAxis::block], at[ContentAxis::slot]));
     }
   }
   /// Puts the place of its token in a region; false: it has none.
@@ -127,7 +128,7 @@ class Places {
     if (memory == memory_of_.end()) return false;
     const auto found = table_.find(key(memory->second, at));
     if (found == table_.end()) return false;
-    std::tie(at[Axis::block], at[Axis::slot]) = found->second;
+    std::tie(at[ContentAxis::block], at[ContentAxis::slot]) = found->second;
     return true;
   }
   int memory_of(int region) const {
@@ -138,7 +139,7 @@ class Places {
  private:
   static std::uint64_t key(int memory, const Coordinates& at) {
     Coordinates token;
-    token[Axis::request] = at[Axis::request], token[Axis::token] = at[Axis::token];
+    token[ContentAxis::request] = at[ContentAxis::request], token[ContentAxis::token] = at[ContentAxis::token];
     return key_of(memory, token);
   }
   std::unordered_map<int, int> memory_of_;
@@ -147,8 +148,8 @@ class Places {
 
 /// Where it lies says the rest, if it lies in a block.
 void forget_token(Point& point) {
-  if (point.at[Axis::block] == none) return;
-  point.at[Axis::request] = point.at[Axis::token] = none;
+  if (point.at[ContentAxis::block] == none) return;
+  point.at[ContentAxis::request] = point.at[ContentAxis::token] = none;
   point.key = key_of(point.region, point.at);
 }
 
@@ -191,7 +192,7 @@ class Fitter {
   std::optional<StrideFit> fit(const std::vector<Point>& points, double share) const {
     const Solved found = solve(points, {stride_axes.begin(), stride_axes.end()}, share);
     if (found.strides.empty()) return std::nullopt;
-    const std::vector<Axis> axes = found.axes();
+    const std::vector<ContentAxis> axes = found.axes();
     StrideFit out;
     out.read = read_;
     out.strides = found.strides;
@@ -230,7 +231,7 @@ class Fitter {
   }
 
   static std::pair<std::int64_t, std::int64_t> tensor_of(const Coordinates& at) {
-    return {at[Axis::component], at[Axis::kv]};
+    return {at[ContentAxis::component], at[ContentAxis::kv]};
   }
 
   std::vector<Point> declared_of(int memory, const std::set<std::pair<std::int64_t, std::int64_t>>& tensors) const {
@@ -264,7 +265,7 @@ std::vector<StrideFit> fits_of(const Fitter& fitter, const std::vector<Point>& p
   if (auto whole = fitter.fit(points)) best.push_back(std::move(*whole));
   std::int64_t all = 0;
   for (const Point& point : points) all += point.bytes;
-  for (const Axis axis : {Axis::kv, Axis::layer, Axis::head}) {
+  for (const ContentAxis axis : {ContentAxis::kv, ContentAxis::layer, ContentAxis::head}) {
     if (bytes_of(best) == all) break;
     std::map<std::int64_t, std::vector<Point>> parts;
     for (const Point& point : points) parts[point.at[axis]].push_back(point);
@@ -284,7 +285,7 @@ std::vector<StrideFit> fits_of(const std::vector<Extent>& extents, const Indices
   const Fitter fitter(extents, read);
   // Data and scales have strides of their own.
   std::map<std::int64_t, std::vector<Point>> components;
-  for (Point& point : fitter.points(some)) components[point.at[Axis::component]].push_back(std::move(point));
+  for (Point& point : fitter.points(some)) components[point.at[ContentAxis::component]].push_back(std::move(point));
   std::vector<StrideFit> out;
   for (const auto& [component, points] : components)
     for (StrideFit& fit : fits_of(fitter, points)) out.push_back(std::move(fit));

@@ -8,13 +8,13 @@ LayoutBox plane_of(const layout::Plane& plane) {
   LayoutBox out;
   out.bits = layout::bits(plane.dtype);
   const auto component = static_cast<std::int64_t>(plane.component);
-  out.low[Axis::component] = component, out.high[Axis::component] = component + 1;
-  for (const auto& [axis, of] :
-       {std::pair(Axis::layer, L::layer), std::pair(Axis::kv, L::kv), std::pair(Axis::block, L::block),
-        std::pair(Axis::slot, L::slot), std::pair(Axis::head, L::head), std::pair(Axis::channel, L::channel)})
+  out.low[ContentAxis::component] = component, out.high[ContentAxis::component] = component + 1;
+  for (const auto& [axis, of] : {std::pair(ContentAxis::layer, L::layer), std::pair(ContentAxis::kv, L::kv),
+                                 std::pair(ContentAxis::block, L::block), std::pair(ContentAxis::slot, L::slot),
+                                 std::pair(ContentAxis::head, L::head), std::pair(ContentAxis::channel, L::channel)})
     out.low[axis] = box.lo[of], out.high[axis] = box.hi[of];
   if (plane.component == layout::Component::global_scale)
-    for (const Axis axis : per_token) out.low[axis] = none, out.high[axis] = 0;
+    for (const ContentAxis axis : per_token) out.low[axis] = none, out.high[axis] = 0;
   return out;
 }
 

@@ -7,7 +7,8 @@
 namespace kvcts::findings {
 
 /// What a global scale has not: it is one for all of them.
-inline constexpr std::array per_token{Axis::token, Axis::block, Axis::slot, Axis::head, Axis::channel};
+inline constexpr std::array per_token{ContentAxis::token, ContentAxis::block, ContentAxis::slot, ContentAxis::head,
+                                      ContentAxis::channel};
 
 LayoutBox plane_of(const layout::Plane& plane);
 

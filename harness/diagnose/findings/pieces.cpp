@@ -8,16 +8,16 @@ namespace kvcts::findings {
 namespace {
 
 void advance(ByteSource& source, int bits, std::int64_t bytes) {
-  if (source.at[Axis::channel] == none || bits == 0) return;
+  if (source.at[ContentAxis::channel] == none || bits == 0) return;
   const std::int64_t to = begin_of(source, bits) + 8 * bytes;
-  source.at[Axis::channel] = to / bits, source.byte = static_cast<std::uint8_t>(to % bits / 8);
+  source.at[ContentAxis::channel] = to / bits, source.byte = static_cast<std::uint8_t>(to % bits / 8);
 }
 
-bool is_row(const Extent& extent) { return extent.bits > 0 && extent.should.at[Axis::channel] != none; }
+bool is_row(const Extent& extent) { return extent.bits > 0 && extent.should.at[ContentAxis::channel] != none; }
 
 /// Rows that are cut alike.
 std::tuple<int, bool, std::int64_t> kind_of(const Extent& extent) {
-  return {extent.memory, extent.should.kind == ByteSource::Kind::element, extent.should.at[Axis::component]};
+  return {extent.memory, extent.should.kind == ByteSource::Kind::element, extent.should.at[ContentAxis::component]};
 }
 
 }  // namespace

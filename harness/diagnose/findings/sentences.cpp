@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t most_listed = 6;
 
-std::string one(Axis axis, std::int64_t value, const Labels& labels) {
-  if (axis == Axis::kv) return value == 0 ? "K" : value == 1 ? "V" : fmt::format("kv {}", value);
-  if (axis == Axis::component) return value == 0 ? "data" : value == 1 ? "scales" : "global scales";
-  if (axis == Axis::request) {
+std::string one(ContentAxis axis, std::int64_t value, const Labels& labels) {
+  if (axis == ContentAxis::kv) return value == 0 ? "K" : value == 1 ? "V" : fmt::format("kv {}", value);
+  if (axis == ContentAxis::component) return value == 0 ? "data" : value == 1 ? "scales" : "global scales";
+  if (axis == ContentAxis::request) {
     const auto name = labels.requests.find(value);
     return name == labels.requests.end() ? fmt::format("generation {}", value) : name->second;
   }
@@ -28,8 +28,8 @@ std::string range(std::int64_t first, std::int64_t last) {
 }
 
 /// "0..3, 5"; of very many stretches the first ones and their number.
-std::string list(Axis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
-  if (axis == Axis::kv || axis == Axis::component || axis == Axis::request) {
+std::string list(ContentAxis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
+  if (axis == ContentAxis::kv || axis == ContentAxis::component || axis == ContentAxis::request) {
     std::string out;
     for (std::size_t i = 0; i < values.size(); ++i)
       out += (i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + one(axis, values[i], labels);
@@ -48,26 +48,27 @@ std::string list(Axis axis, const std::vector<std::int64_t>& values, const Label
 
 std::string bytes_text(std::int64_t bytes) { return text::thousands(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
-std::string_view word(Axis axis) {
+std::string_view word(ContentAxis axis) {
   constexpr std::array<std::string_view, axis_count> words{"component", "request", "layer", "K/V",    "token",
                                                            "block",     "slot",    "head",  "channel"};
   return words[static_cast<std::size_t>(axis)];
 }
 
-std::string named(Axis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
-  if (axis == Axis::kv || axis == Axis::component) return list(axis, values, labels);
+std::string named(ContentAxis axis, const std::vector<std::int64_t>& values, const Labels& labels) {
+  if (axis == ContentAxis::kv || axis == ContentAxis::component) return list(axis, values, labels);
   return fmt::format("{}{} {}", word(axis), values.size() == 1 ? "" : "s", list(axis, values, labels));
 }
 
 bool all_known(const std::vector<std::int64_t>& values) { return !values.empty() && values.front() != none; }
 
 /// Where: the axes on which not all of the memory is meant.
-std::string scope_text(const std::vector<Extent>& extents, const Box& box, const Scope& universe, const Labels& labels) {
+std::string scope_text(const std::vector<Extent>& extents, const ExtentBox& box, const Scope& universe,
+                       const Labels& labels) {
   const Extent& first = extents[box.extents.front()];
   std::string out = labels.memories.at(static_cast<std::size_t>(first.memory));
   const auto add = [&](const std::string& text) { out += ", " + text; };
   const bool content = first.should.kind == ByteSource::Kind::element;
-  if (!content && !all_known(box.scope.at(Axis::block)) && !all_known(box.scope.at(Axis::layer))) {
+  if (!content && !all_known(box.scope.at(ContentAxis::block)) && !all_known(box.scope.at(ContentAxis::layer))) {
     std::int64_t begin = first.offset, end = first.offset;
     for (const std::size_t i : box.extents) {
       begin = std::min(begin, extents[i].offset);
@@ -76,26 +77,27 @@ std::string scope_text(const std::vector<Extent>& extents, const Box& box, const
     if (first.region >= 0) out = labels.regions.at(static_cast<std::size_t>(first.region));
     return out + ", byte" + (end - begin == 1 ? " " : "s ") + range(begin, end - 1);
   }
-  const auto narrow = [&](Axis axis) {
+  const auto narrow = [&](ContentAxis axis) {
     const auto& values = box.scope.at(axis);
     return all_known(values) && values != universe.at(axis);
   };
-  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv})
+  for (const ContentAxis axis : {ContentAxis::request, ContentAxis::component, ContentAxis::layer, ContentAxis::kv})
     if (narrow(axis)) add(named(axis, box.scope.at(axis), labels));
-  if (content && (narrow(Axis::token) || narrow(Axis::block)) && all_known(box.scope.at(Axis::token))) {
-    add(named(Axis::token, box.scope.at(Axis::token), labels));
-    if (all_known(box.scope.at(Axis::block))) out += " (" + named(Axis::block, box.scope.at(Axis::block), labels) + ")";
-  } else if (!content && all_known(box.scope.at(Axis::block))) {
-    add(named(Axis::block, box.scope.at(Axis::block), labels));
-    if (narrow(Axis::slot)) add(named(Axis::slot, box.scope.at(Axis::slot), labels));
+  if (content && (narrow(ContentAxis::token) || narrow(ContentAxis::block)) && all_known(box.scope.at(ContentAxis::token))) {
+    add(named(ContentAxis::token, box.scope.at(ContentAxis::token), labels));
+    if (all_known(box.scope.at(ContentAxis::block)))
+      out += " (" + named(ContentAxis::block, box.scope.at(ContentAxis::block), labels) + ")";
+  } else if (!content && all_known(box.scope.at(ContentAxis::block))) {
+    add(named(ContentAxis::block, box.scope.at(ContentAxis::block), labels));
+    if (narrow(ContentAxis::slot)) add(named(ContentAxis::slot, box.scope.at(ContentAxis::slot), labels));
   }
-  if (narrow(Axis::head)) add(named(Axis::head, box.scope.at(Axis::head), labels));
-  if (narrow(Axis::channel)) add(named(Axis::channel, box.scope.at(Axis::channel), labels));
+  if (narrow(ContentAxis::head)) add(named(ContentAxis::head, box.scope.at(ContentAxis::head), labels));
+  if (narrow(ContentAxis::channel)) add(named(ContentAxis::channel, box.scope.at(ContentAxis::channel), labels));
   return out;
 }
 
 /// "token 5 is token 9" in ranges.
-std::string table_text(Axis axis, const AxisMap& map, const Labels& labels) {
+std::string table_text(ContentAxis axis, const AxisMap& map, const Labels& labels) {
   std::vector<std::string> parts;
   const auto& table = map.table;
   for (std::size_t i = 0, begin = 0; i < table.size(); ++i) {
@@ -115,16 +117,16 @@ std::string table_text(Axis axis, const AxisMap& map, const Labels& labels) {
 }
 
 /// What is there on one axis, "head 0", "layer + 1", "tokens 0..15 for 16..31".
-std::string map_text(Axis axis, const AxisMap& map, const std::vector<std::int64_t>& should, const Labels& labels) {
-  const bool words_only = axis == Axis::kv || axis == Axis::component || axis == Axis::request;
+std::string map_text(ContentAxis axis, const AxisMap& map, const std::vector<std::int64_t>& should, const Labels& labels) {
+  const bool words_only = axis == ContentAxis::kv || axis == ContentAxis::component || axis == ContentAxis::request;
   const std::string_view what = word(axis);
   switch (map.kind) {
     case AxisMap::Kind::same:
       return "";
     case AxisMap::Kind::always: {
       const std::string value = one(axis, map.by, labels);
-      if (axis != Axis::request || labels.requests.contains(map.by))
-        return words_only && axis != Axis::request ? value : fmt::format("{} {}", what, value);
+      if (axis != ContentAxis::request || labels.requests.contains(map.by))
+        return words_only && axis != ContentAxis::request ? value : fmt::format("{} {}", what, value);
       return value;
     }
     case AxisMap::Kind::shift:
@@ -153,22 +155,23 @@ std::string map_text(Axis axis, const AxisMap& map, const std::vector<std::int64
 }
 
 /// Whose content it is, where none was meant.
-std::string content_text(const std::vector<Extent>& extents, const Box& box, const Labels& labels) {
+std::string content_text(const std::vector<Extent>& extents, const ExtentBox& box, const Labels& labels) {
   std::vector<std::string> parts;
-  for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::token, Axis::head}) {
+  for (const ContentAxis axis : {ContentAxis::component, ContentAxis::request, ContentAxis::layer, ContentAxis::kv,
+                                 ContentAxis::token, ContentAxis::head}) {
     std::vector<std::int64_t> values;
     for (const std::size_t i : box.extents) values.push_back(extents[i].is.at[axis]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
-    if (axis == Axis::component && values == std::vector<std::int64_t>{0}) continue;
+    if (axis == ContentAxis::component && values == std::vector<std::int64_t>{0}) continue;
     if (!all_known(values)) continue;
-    const bool unnamed = axis == Axis::request && !labels.requests.contains(values.front());
+    const bool unnamed = axis == ContentAxis::request && !labels.requests.contains(values.front());
     parts.push_back(unnamed ? list(axis, values, labels) : named(axis, values, labels));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string what_text(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+std::string what_text(const std::vector<Extent>& extents, const ExtentBox& box, const std::map<ContentAxis, AxisMap>& maps,
                       const Labels& labels) {
   const Extent& extent = extents[box.extents.front()];
   const bool content = extent.should.kind == ByteSource::Kind::element;
@@ -208,7 +211,7 @@ std::string what_text(const std::vector<Extent>& extents, const Box& box, const 
 }
 
 /// What it is, whatever the numbers: "not written by layer, K/V".
-std::string kind_of(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+std::string kind_of(const std::vector<Extent>& extents, const ExtentBox& box, const std::map<ContentAxis, AxisMap>& maps,
                     const Scope& universe) {
   constexpr std::array<std::string_view, 7> became{"not written",    "other",   "a constant",   "from elsewhere",
                                                    "parts of codes", "as read", "unknown bytes"};
@@ -217,7 +220,8 @@ std::string kind_of(const std::vector<Extent>& extents, const Box& box, const st
   for (const auto& [axis, map] : maps) out += fmt::format(" {}", word(axis));
   if (first.should.kind != ByteSource::Kind::element) return out + " where nothing was meant";
   std::string_view by = " by ";
-  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::token, Axis::head, Axis::channel}) {
+  for (const ContentAxis axis : {ContentAxis::request, ContentAxis::component, ContentAxis::layer, ContentAxis::kv,
+                                 ContentAxis::token, ContentAxis::head, ContentAxis::channel}) {
     const auto &values = box.scope.at(axis), &all = universe.at(axis);
     if (all_known(values) && values != all) out += fmt::format("{}{}", std::exchange(by, ", "), word(axis));
   }
@@ -231,15 +235,17 @@ struct Parted {
 
 /// The memory, and the axes on which not all of it is meant, of what should be there or of what is; none of `but`.
 Parted parted(const std::vector<Extent>& extents, const std::vector<std::size_t>& some, const Scope& universe,
-              const Labels& labels, const std::set<Axis>& but, ByteSource Extent::* source = &Extent::should) {
+              const Labels& labels, const std::set<ContentAxis>& but, ByteSource Extent::* source = &Extent::should) {
   Parted out;
-  std::map<Axis, std::set<std::int64_t>> sets;
+  std::map<ContentAxis, std::set<std::int64_t>> sets;
   for (const std::size_t i : some) {
     out.bytes += extents[i].bytes;
-    for (int a = 0; a < axis_count; ++a) sets[static_cast<Axis>(a)].insert((extents[i].*source).at[static_cast<Axis>(a)]);
+    for (int a = 0; a < axis_count; ++a)
+      sets[static_cast<ContentAxis>(a)].insert((extents[i].*source).at[static_cast<ContentAxis>(a)]);
   }
   out.where = labels.memories.at(static_cast<std::size_t>(extents[some.front()].memory));
-  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head}) {
+  for (const ContentAxis axis :
+       {ContentAxis::request, ContentAxis::component, ContentAxis::layer, ContentAxis::kv, ContentAxis::head}) {
     const std::vector<std::int64_t> values(sets[axis].begin(), sets[axis].end());
     if (!but.contains(axis) && all_known(values) && values != universe.at(axis))
       out.where += ", " + named(axis, values, labels);
@@ -284,7 +290,7 @@ Finding to_string(const std::vector<Extent>& extents, const StrideFit& fit, cons
   for (const auto& [axis, stride] : fit.strides) {
     const auto known = fit.declared.find(axis);
     if (known != fit.declared.end() && known->second == stride) continue;
-    const std::string what = axis == Axis::kv ? "K and V" : fmt::format("{}s", word(axis));
+    const std::string what = axis == ContentAxis::kv ? "K and V" : fmt::format("{}s", word(axis));
     kind += " " + what;
     found.push_back(fmt::format("{} {}{}", what, text::thousands(stride), found.empty() ? " bytes apart" : ""));
     if (known != fit.declared.end()) declared.push_back(what + " " + text::thousands(known->second));
@@ -294,7 +300,7 @@ Finding to_string(const std::vector<Extent>& extents, const StrideFit& fit, cons
           part.bytes, false, kind};
 }
 
-Finding to_string(const std::vector<Extent>& extents, const Box& box, const std::map<Axis, AxisMap>& maps,
+Finding to_string(const std::vector<Extent>& extents, const ExtentBox& box, const std::map<ContentAxis, AxisMap>& maps,
                   const Scope& universe, const Labels& labels) {
   const std::string share =
       box.others == 0 ? bytes_text(box.bytes)

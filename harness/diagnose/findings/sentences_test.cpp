@@ -51,7 +51,7 @@ class Draw {
     std::uint32_t generation = 0;
     for (const char* name : {"A", "B"}) {
       const std::int64_t blocks = pick(1, most);
-      Request r = testing::request(blocks * g_.block_size - pick(0, g_.block_size - 1), {}, ++generation);
+      ScenarioRequest r = testing::request(blocks * g_.block_size - pick(0, g_.block_size - 1), {}, ++generation);
       for (const int side : {0, 1}) {
         Ids& ids = free[side];
         r.blocks[side == 0 ? "P" : "C"] = Ids(ids.end() - blocks, ids.end());

@@ -9,20 +9,22 @@ namespace kvcts::findings {
 namespace {
 
 /// Both coordinates within a block of slots. A token of another block: none.
-std::optional<std::pair<std::int64_t, std::int64_t>> along(const Extent& extent, Axis axis) {
-  if (axis != Axis::slot) return std::pair(extent.should.at[axis], extent.is.at[axis]);
-  const std::int64_t slot = extent.should.at[Axis::slot];
+std::optional<std::pair<std::int64_t, std::int64_t>> along(const Extent& extent, ContentAxis axis) {
+  if (axis != ContentAxis::slot) return std::pair(extent.should.at[axis], extent.is.at[axis]);
+  const std::int64_t slot = extent.should.at[ContentAxis::slot];
   if (slot == none) return std::nullopt;
-  return std::pair(slot, slot + extent.is.at[Axis::token] - extent.should.at[Axis::token]);
+  return std::pair(slot, slot + extent.is.at[ContentAxis::token] - extent.should.at[ContentAxis::token]);
 }
 
-bool elsewhere(const Extent& extent, Axis a, Axis b) {
-  for (const Axis axis : {Axis::component, Axis::request, Axis::layer, Axis::kv, Axis::head, Axis::channel})
+bool elsewhere(const Extent& extent, ContentAxis a, ContentAxis b) {
+  for (const ContentAxis axis : {ContentAxis::component, ContentAxis::request, ContentAxis::layer, ContentAxis::kv,
+                                 ContentAxis::head, ContentAxis::channel})
     if (axis != a && axis != b && extent.should.at[axis] != extent.is.at[axis]) return true;
-  return a != Axis::slot && b != Axis::slot && extent.should.at[Axis::token] != extent.is.at[Axis::token];
+  return a != ContentAxis::slot && b != ContentAxis::slot &&
+         extent.should.at[ContentAxis::token] != extent.is.at[ContentAxis::token];
 }
 
-bool predicted(const Extent& extent, Axis a, Axis b, std::int64_t extent_a, std::int64_t extent_b) {
+bool predicted(const Extent& extent, ContentAxis a, ContentAxis b, std::int64_t extent_a, std::int64_t extent_b) {
   const auto x = along(extent, a), y = along(extent, b);
   if (!x || !y || elsewhere(extent, a, b)) return false;
   const std::int64_t flat = x->first * extent_b + y->first;
@@ -32,14 +34,14 @@ bool predicted(const Extent& extent, Axis a, Axis b, std::int64_t extent_a, std:
 }  // namespace
 
 std::optional<Transposition> transposition_of(const std::vector<Extent>& extents, const std::vector<std::size_t>& some,
-                                              const std::map<Axis, std::int64_t>& sizes) {
+                                              const std::map<ContentAxis, std::int64_t>& sizes) {
   std::optional<Transposition> best;
-  const auto size = [&](Axis axis) {
+  const auto size = [&](ContentAxis axis) {
     const auto found = sizes.find(axis);
     return found == sizes.end() ? std::int64_t{0} : found->second;
   };
-  for (const Axis a : {Axis::layer, Axis::kv, Axis::slot, Axis::head}) {
-    for (const Axis b : {Axis::layer, Axis::kv, Axis::slot, Axis::head}) {
+  for (const ContentAxis a : {ContentAxis::layer, ContentAxis::kv, ContentAxis::slot, ContentAxis::head}) {
+    for (const ContentAxis b : {ContentAxis::layer, ContentAxis::kv, ContentAxis::slot, ContentAxis::head}) {
       if (a == b || size(a) < 2 || size(b) < 2) continue;
       Transposition one{a, b, {}};
       for (const std::size_t i : some)
@@ -52,9 +54,10 @@ std::optional<Transposition> transposition_of(const std::vector<Extent>& extents
 }
 
 bool fills(const Transposition& turned, const std::vector<Extent>& extents, const std::vector<std::size_t>& all,
-           const std::map<Axis, std::int64_t>& sizes) {
-  std::map<Axis, std::set<std::int64_t>> scope;
-  for (const Axis axis : {Axis::request, Axis::component, Axis::layer, Axis::kv, Axis::head})
+           const std::map<ContentAxis, std::int64_t>& sizes) {
+  std::map<ContentAxis, std::set<std::int64_t>> scope;
+  for (const ContentAxis axis :
+       {ContentAxis::request, ContentAxis::component, ContentAxis::layer, ContentAxis::kv, ContentAxis::head})
     for (const std::size_t i : turned.extents) scope[axis].insert(extents[i].should.at[axis]);
   return std::ranges::all_of(all, [&](std::size_t i) {
     const Extent& extent = extents[i];

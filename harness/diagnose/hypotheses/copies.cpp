@@ -12,19 +12,19 @@ namespace {
 struct List {
   HypothesisSearch& search;
   std::size_t step;
-  std::vector<Copy> meant;
+  std::vector<ListedCopy> meant;
   std::vector<WrongRange> wrong;
   std::string what;
 };
 
-bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<Copy>& copies) {
+bool attempt(const List& list, FaultClass fault_class, const std::string& words, const std::vector<ListedCopy>& copies) {
   CandidateSteps bodies = list.search.bodies();
   bodies[list.step] = written_out(list.search, list.step, copies);
   return list.search.attempt(fault_class, words + " in " + symbol_of(list.search, list.step), std::move(bodies));
 }
 
 // Right bytes from the start of a copy; all if none of it is wrong.
-std::int64_t right_head(const List& list, const Copy& copy) {
+std::int64_t right_head(const List& list, const ListedCopy& copy) {
   std::int64_t right = copy.bytes;
   for (const WrongRange& range : list.wrong) {
     if (range.buffer == copy.to.buffer && range.end > copy.to.offset && range.begin < copy.to.offset + copy.bytes)
@@ -34,7 +34,7 @@ std::int64_t right_head(const List& list, const Copy& copy) {
 }
 
 // Wrong bytes after the end of a copy.
-std::int64_t wrong_tail(const List& list, const Copy& copy) {
+std::int64_t wrong_tail(const List& list, const ListedCopy& copy) {
   const std::int64_t end = copy.to.offset + copy.bytes;
   for (const WrongRange& range : list.wrong) {
     if (range.buffer == copy.to.buffer && range.begin <= end && range.end > end) return range.end - end;
@@ -44,10 +44,10 @@ std::int64_t wrong_tail(const List& list, const Copy& copy) {
 
 // All copies of one length, or only those where it shows.
 void shorter(const List& list) {
-  std::vector<Copy> own = list.meant;
+  std::vector<ListedCopy> own = list.meant;
   std::set<std::int64_t> lengths;
   std::size_t changed = 0;
-  for (Copy& copy : own) {
+  for (ListedCopy& copy : own) {
     const std::int64_t head = right_head(list, copy);
     if (head == copy.bytes) continue;
     lengths.insert(head);
@@ -57,13 +57,13 @@ void shorter(const List& list) {
   if (changed == 0) return;
   for (const std::int64_t length : lengths) {
     if (length == 0) continue;
-    std::vector<Copy> all = list.meant;
-    for (Copy& copy : all) copy.bytes = std::min(copy.bytes, length);
+    std::vector<ListedCopy> all = list.meant;
+    for (ListedCopy& copy : all) copy.bytes = std::min(copy.bytes, length);
     attempt(list, FaultClass::truncated,
             list.what + " of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes),
             all);
   }
-  std::erase_if(own, [](const Copy& copy) { return copy.bytes == 0; });
+  std::erase_if(own, [](const ListedCopy& copy) { return copy.bytes == 0; });
   if (lengths == std::set<std::int64_t>{0})
     return;  // none is too short: some are missing entirely, and generate_pieces knows what they have in common
   attempt(list, FaultClass::truncated,
@@ -72,9 +72,9 @@ void shorter(const List& list) {
 
 void longer(const List& list) {
   std::set<std::int64_t> lengths;
-  std::vector<Copy> own = list.meant;
+  std::vector<ListedCopy> own = list.meant;
   std::size_t changed = 0;
-  for (Copy& copy : own) {
+  for (ListedCopy& copy : own) {
     const std::int64_t tail = wrong_tail(list, copy);
     if (tail == 0) continue;
     lengths.insert(copy.bytes + tail);
@@ -86,13 +86,13 @@ void longer(const List& list) {
   attempt(list, FaultClass::over_read,
           std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " " + list.what + " are too long", own);
   for (const std::int64_t times : {2, 4}) {  // the size of another element
-    std::vector<Copy> all = list.meant;
-    for (Copy& copy : all) copy.bytes *= times;
+    std::vector<ListedCopy> all = list.meant;
+    for (ListedCopy& copy : all) copy.bytes *= times;
     attempt(list, FaultClass::over_read, list.what + " " + std::to_string(times) + " times as long", all);
   }
   for (const std::int64_t length : lengths) {
-    std::vector<Copy> all = list.meant;
-    for (Copy& copy : all) copy.bytes = std::max(copy.bytes, length);
+    std::vector<ListedCopy> all = list.meant;
+    for (ListedCopy& copy : all) copy.bytes = std::max(copy.bytes, length);
     attempt(list, FaultClass::over_read,
             list.what + " of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes),
             all);
@@ -101,10 +101,10 @@ void longer(const List& list) {
 
 // Consecutive copies in the list, taken for one stretch at both ends.
 void joined(const List& list) {
-  const auto join = [&](const std::function<bool(const Copy&, const Copy&)>& follows, const std::string& words) {
-    std::vector<Copy> joint;
-    const Copy* last = nullptr;
-    for (const Copy& copy : list.meant) {
+  const auto join = [&](const std::function<bool(const ListedCopy&, const ListedCopy&)>& follows, const std::string& words) {
+    std::vector<ListedCopy> joint;
+    const ListedCopy* last = nullptr;
+    for (const ListedCopy& copy : list.meant) {
       if (last && last->from.buffer == copy.from.buffer && last->to.buffer == copy.to.buffer && follows(*last, copy))
         joint.back().bytes += copy.bytes;
       else
@@ -118,14 +118,15 @@ void joined(const List& list) {
     steps.insert(list.meant[i].from.offset - list.meant[i - 1].from.offset);
   for (const std::int64_t step : steps) {
     if (step <= 0 || steps.size() > 16) continue;
-    join([&](const Copy& a, const Copy& b) { return b.from.offset - a.from.offset == step && b.to.offset > a.to.offset; },
+    join([&](const ListedCopy& a,
+             const ListedCopy& b) { return b.from.offset - a.from.offset == step && b.to.offset > a.to.offset; },
          "neighbours at the source joined to one copy, padding between them left out");
   }
   steps.clear();
   for (std::size_t i = 1; i < list.meant.size(); ++i) steps.insert(list.meant[i].to.offset - list.meant[i - 1].to.offset);
   for (const std::int64_t step : steps) {
     if (step <= 0 || steps.size() > 16) continue;
-    join([&](const Copy& a, const Copy& b) { return b.to.offset - a.to.offset == step; },
+    join([&](const ListedCopy& a, const ListedCopy& b) { return b.to.offset - a.to.offset == step; },
          "neighbours at the destination joined to one copy");
   }
 }
@@ -145,7 +146,7 @@ void generate_copies(HypothesisSearch& search) {
   for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
     const bool fills = search.action(i).op == Operation::fill;
     if (search.action(i).op != Operation::move && !fills) continue;
-    std::vector<Copy> meant;
+    std::vector<ListedCopy> meant;
     try {
       meant = copies_of(search, i);
     } catch (const std::exception&) {

@@ -6,19 +6,19 @@
 
 namespace kvcts::scenario {
 
-std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step) {
-  const Evidence& e = search.evidence();
+std::vector<ListedCopy> copies_of(HypothesisSearch& search, std::size_t step) {
+  const SearchEvidence& e = search.evidence();
   const CopyProgram program =
       record(search.scenario(), e.space, {StepExecution{search.scenario().steps[step].name, search.action(step)}},
              search.locators());
-  std::vector<Copy> out;
-  for (const Op& op : program.ops) {
-    if (op.kind == Op::Kind::check) continue;
-    if (op.kind == Op::Kind::pattern && op.src == 0 && op.dst_buffer < static_cast<int>(program.own)) {
+  std::vector<ListedCopy> out;
+  for (const ProgramOp& op : program.ops) {
+    if (op.kind == ProgramOp::Kind::check) continue;
+    if (op.kind == ProgramOp::Kind::pattern && op.src == 0 && op.dst_buffer < static_cast<int>(program.own)) {
       out.push_back({{-1, op.dst}, {op.dst_buffer, op.dst}, op.n});
       continue;
     }
-    if (op.kind != Op::Kind::copy || op.src_buffer >= static_cast<int>(program.own) ||
+    if (op.kind != ProgramOp::Kind::copy || op.src_buffer >= static_cast<int>(program.own) ||
         op.dst_buffer >= static_cast<int>(program.own))
       return {};
     out.push_back({{op.src_buffer, op.src}, {op.dst_buffer, op.dst}, op.n});
@@ -26,11 +26,11 @@ std::vector<Copy> copies_of(HypothesisSearch& search, std::size_t step) {
   return out;
 }
 
-std::vector<Copy> join_contiguous(const std::vector<Copy>& list) {
+std::vector<ListedCopy> join_contiguous(const std::vector<ListedCopy>& list) {
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(list[i].to.buffer, list[i].to.offset); });
-  std::vector<std::pair<std::size_t, Copy>> found;
+  std::vector<std::pair<std::size_t, ListedCopy>> found;
   for (const std::size_t i : order) {
     const auto follows = [&](const BufferAddress& before, const BufferAddress& here) {
       return before.buffer == here.buffer && before.offset + found.back().second.bytes == here.offset;
@@ -43,14 +43,14 @@ std::vector<Copy> join_contiguous(const std::vector<Copy>& list) {
     }
   }
   std::ranges::sort(found, {}, [](const auto& one) { return one.first; });
-  std::vector<Copy> out;
+  std::vector<ListedCopy> out;
   for (const auto& [first, copy] : found) out.push_back(copy);
   return out;
 }
 
-std::vector<Action> written_out(const HypothesisSearch& search, std::size_t step, const std::vector<Copy>& list) {
+std::vector<Action> written_out(const HypothesisSearch& search, std::size_t step, const std::vector<ListedCopy>& list) {
   std::vector<Action> out;
-  for (const Copy& copy : list) {
+  for (const ListedCopy& copy : list) {
     Action a;
     a.op = copy.from.buffer < 0 ? Operation::fill : Operation::copy;
     a.splits = search.action(step).splits, a.otherwise = search.action(step).otherwise;

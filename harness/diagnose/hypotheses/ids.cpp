@@ -88,7 +88,7 @@ class OtherIds {
 
  private:
   template <class Axis>
-  void axis(Axis axis, Picks Selection::* member, const char* what,
+  void axis(Axis axis, Picks StepSelection::* member, const char* what,
             const std::function<FaultClass(const Mapping&)>& class_of);
   const std::vector<View>& views(bool at_source) const { return at_source ? a_.from : a_.to; }
   std::optional<Ids> table(bool at_source) const {
@@ -110,7 +110,7 @@ class OtherIds {
 };
 
 template <class Axis>
-void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
+void OtherIds::axis(Axis axis, Picks StepSelection::* member, const char* what,
                     const std::function<FaultClass(const Mapping&)>& class_of) {
   const Mapping mapping = mapping_of(observed_moves_, axis);
   if (mapping.empty() || is_identity(mapping)) return;
@@ -122,11 +122,11 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
     const OutputShape output = output_shape(a_, {request->first_token, request->tokens});
     if (output.sections.empty()) return;
     const OutputSection& shape = output.sections.front();
-    const auto& all = member == &Selection::layers   ? shape.layers
-                      : member == &Selection::kv     ? shape.kv
-                      : member == &Selection::heads  ? shape.heads
-                      : member == &Selection::tokens ? shape.tokens
-                                                     : shape.channels;
+    const auto& all = member == &StepSelection::layers   ? shape.layers
+                      : member == &StepSelection::kv     ? shape.kv
+                      : member == &StepSelection::heads  ? shape.heads
+                      : member == &StepSelection::tokens ? shape.tokens
+                                                         : shape.channels;
     for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
     body.pick.*member = from;
     w_.attempt(class_of(mapping), instead_of(what, from, all) + " in " + symbol_of(w_, i_), i_, body);
@@ -139,7 +139,7 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
 }
 
 void OtherIds::axes() {
-  axis([](const ViewElement& e) { return std::optional(e.layer); }, &Selection::layers, "layers",
+  axis([](const ViewElement& e) { return std::optional(e.layer); }, &StepSelection::layers, "layers",
        [](const Mapping& m) {
          // All in place but one, which has another's place: two layers share a buffer.
          const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
@@ -147,15 +147,15 @@ void OtherIds::axes() {
          const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
          return shared ? FaultClass::region_aliasing : FaultClass::layer_misrouted;
        });
-  axis([](const ViewElement& e) { return std::optional(e.head); }, &Selection::heads, "heads",
+  axis([](const ViewElement& e) { return std::optional(e.head); }, &StepSelection::heads, "heads",
        [](const Mapping&) { return FaultClass::head_shard_mapping; });
-  axis([](const ViewElement& e) { return std::optional(e.kv); }, &Selection::kv, "kv",
+  axis([](const ViewElement& e) { return std::optional(e.kv); }, &StepSelection::kv, "kv",
        [](const Mapping& m) {
          const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
          return exchanged ? FaultClass::kv_split_vs_interleaved : FaultClass::region_aliasing;
        });
   axis([](const ViewElement& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
-       &Selection::channels, "channels",
+       &StepSelection::channels, "channels",
        [&](const Mapping& m) {
          std::set<std::int64_t> sources;
          for (const auto& [to, from] : m) sources.insert(from);
@@ -173,7 +173,7 @@ void OtherIds::axes() {
 
 void OtherIds::tokens() {
   const Component asked = a_.parts == "scales" ? Component::scale : Component::data;
-  axis([&](const ViewElement& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens",
+  axis([&](const ViewElement& e) { return e.component == asked ? e.token : std::nullopt; }, &StepSelection::tokens, "tokens",
        [&](const Mapping& m) {
          if (asked == Component::scale) return FaultClass::scale_misplaced;
          const std::int64_t n =
@@ -248,7 +248,7 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
 
 void OtherIds::list_of_another(bool at_source, const Ids& table) {
   const std::string memory = memory_of(views(at_source));
-  const Request request = *w_.request_at(i_, a_.request);
+  const ScenarioRequest request = *w_.request_at(i_, a_.request);
   const auto attempt = [&](const Ids& ids, const std::string& whose) {
     list(at_source, table, ids, " (those of " + whose + ")");
   };

@@ -11,7 +11,7 @@ namespace {
 
 // Another request instead of one: a continuation of the first (or a prefix of it) holds the same tokens, more or fewer of
 // them.
-FaultClass longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
+FaultClass longer_or_shorter(const ScenarioRequest& was, const ScenarioRequest& now, const std::string& memory) {
   const auto p = was.blocks.find(memory), q = now.blocks.find(memory);
   if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() ||
       q == now.blocks.end() || was.tokens == now.tokens)

@@ -15,13 +15,13 @@ namespace {
 /// An axis along which a step is cut.
 struct Divider {
   const char* what;
-  Picks Selection::* picks;
+  Picks StepSelection::* picks;
   std::int64_t ViewElement::* member;
   Axis axis;
 };
-const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &ViewElement::layer, Axis::layer},
-                                       {"of K and V", &Selection::kv, &ViewElement::kv, Axis::kv},
-                                       {"heads", &Selection::heads, &ViewElement::head, Axis::head}}};
+const std::array<Divider, 3> dividers{{{"layers", &StepSelection::layers, &ViewElement::layer, Axis::layer},
+                                       {"of K and V", &StepSelection::kv, &ViewElement::kv, Axis::kv},
+                                       {"heads", &StepSelection::heads, &ViewElement::head, Axis::head}}};
 
 // A step split into several, each for some values of an axis; like parts stay together.
 void attempt_cut(HypothesisSearch& search, std::size_t step, const Divider& cut, FaultClass fault_class,

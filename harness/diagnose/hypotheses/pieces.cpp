@@ -15,7 +15,7 @@ namespace {
 /// Values of one axis, as destinations.
 struct Cut {
   const char* what;
-  Picks Selection::* member;
+  Picks StepSelection::* member;
   std::set<std::int64_t> all, wrong;
   bool divides() const { return !wrong.empty() && wrong.size() < all.size(); }
 };
@@ -27,7 +27,7 @@ struct Part {
 };
 
 std::string cut_text(const Cut& cut) {
-  if (cut.member == &Selection::kv) return *cut.wrong.begin() == 0 ? "K" : "V";
+  if (cut.member == &StepSelection::kv) return *cut.wrong.begin() == 0 ? "K" : "V";
   std::string out = cut.what;
   std::size_t n = 0;
   for (const std::int64_t value : cut.wrong) {
@@ -71,10 +71,10 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
 // end, but a later reader lacks some; the part is what it lacks.
 std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) {
   const Action& a = w.action(step);
-  std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}},
-                        {"kv", &Selection::kv, {}, {}},
-                        {"heads", &Selection::heads, {}, {}},
-                        {"tokens", &Selection::tokens, {}, {}}};
+  std::vector<Cut> cuts{{"layers", &StepSelection::layers, {}, {}},
+                        {"kv", &StepSelection::kv, {}, {}},
+                        {"heads", &StepSelection::heads, {}, {}},
+                        {"tokens", &StepSelection::tokens, {}, {}}};
   std::vector<Cut> moved_away = cuts;  // of those found in the wrong place
   std::set<bool> components, wrong_components;
   std::int64_t slots = 1;
@@ -167,11 +167,12 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
 // One search about one part, by the generators that cost no more.
 void look_at(HypothesisSearch& w, std::size_t step, const Part& part, double most, std::int64_t allowed) {
   std::vector<Action> pieces = taken_apart(w.action(step), part);
-  const Evidence& e = w.evidence();
+  const SearchEvidence& e = w.evidence();
   Scenario scenario = w.scenario();
   scenario.steps[step].intended = pieces.back();
   pieces.pop_back();
-  Evidence rest{scenario, e.space, e.truth, e.observation, e.mismatch, e.attributions, e.expectation, e.symbols, e.seed};
+  SearchEvidence rest{scenario,       e.space,       e.truth,   e.observation, e.mismatch,
+                      e.attributions, e.expectation, e.symbols, e.seed};
   rest.whole_only = true, rest.real = e.real;
   HypothesisSearch search(rest, w, {step, std::move(pieces)});
   search.allow_only(allowed);
@@ -216,8 +217,10 @@ void look_at_view(HypothesisSearch& w, std::size_t step, const Part& part) {
   const Action& a = w.action(step);
   if (part.cuts.size() != 1 || !part.components.empty() || a.from.size() != 1) return;
   const Cut& cut = part.cuts.front();
-  const Axis axis = cut.member == &Selection::layers ? Axis::layer : cut.member == &Selection::kv ? Axis::kv : Axis::head;
-  if (cut.member == &Selection::tokens) return;
+  const Axis axis = cut.member == &StepSelection::layers ? Axis::layer
+                    : cut.member == &StepSelection::kv   ? Axis::kv
+                                                         : Axis::head;
+  if (cut.member == &StepSelection::tokens) return;
   const layout::Cache cache = cache_of(a.from[0]);
   const auto rest = restricted(cache, axis, cut.wrong, false);
   if (!rest) return;

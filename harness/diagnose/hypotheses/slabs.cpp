@@ -61,7 +61,7 @@ std::string symbol_of(Axis axis) {
 }
 
 /// A move of whole slabs, ids counted along these axes; nothing if the slabs of both ends differ in size.
-std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& search, std::size_t step, Axis from, Axis to) {
+std::optional<std::vector<ListedCopy>> slabs_moved(HypothesisSearch& search, std::size_t step, Axis from, Axis to) {
   const Action& a = search.action(step);
   if (a.from.size() != 1 || a.to.size() != 1) return std::nullopt;
   const auto sources = table_at(search, step, true), targets = table_at(search, step, false);
@@ -71,7 +71,7 @@ std::optional<std::vector<Copy>> slabs_moved(HypothesisSearch& search, std::size
              target_places = search.evidence().space.addresses(a.to[0], target);
   constexpr std::int64_t most = 16 << 20;  // bytes: no engine was seen to move the halves of a vast pool
   std::int64_t bytes = 0;
-  std::vector<Copy> out;
+  std::vector<ListedCopy> out;
   for (std::size_t k = 0; k < source.allocations.size(); ++k) {
     const auto p = slabs_along(source, k, from), c = slabs_along(target, k, to);
     if (!p || !c || p->bytes != c->bytes) return std::nullopt;

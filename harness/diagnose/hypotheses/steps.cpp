@@ -177,7 +177,7 @@ bool brought_block_0(HypothesisSearch& search, std::size_t step, bool at_source)
                            ? std::nullopt
                            : table_at(search, i, at_source);
     if (!table) continue;
-    const Request request = *search.request_at(i, b.request);
+    const ScenarioRequest request = *search.request_at(i, b.request);
     const bool right =
         std::any_of(search.observed_moves(i).begin(), search.observed_moves(i).end(), [&](const ObservedMove& s) {
           if (!s.taken || s.attribution->wrong || s.attribution->untouched || !s.asked.token) return false;
@@ -377,7 +377,7 @@ void generate_subsets(HypothesisSearch& search) {
       }
       search.penalty(0);
     }
-    const auto try_axis = [&](int axis, Picks Selection::* member, FaultClass fault_class, const char* what) {
+    const auto try_axis = [&](int axis, Picks StepSelection::* member, FaultClass fault_class, const char* what) {
       const Part& part = axes[axis];
       if (part.touched.empty() || part.touched.size() == part.all.size()) return;
       Action body = a;
@@ -388,17 +388,17 @@ void generate_subsets(HypothesisSearch& search) {
     };
     if (!lacking.empty() && axes[0].touched.empty())
       lacks.try_emplace(i, Lack{class_of_absence(search, {i}), symbol_of(search, i) + " never happened", {}});
-    try_axis(0, &Selection::layers, FaultClass::layer_missing, "layers");
-    try_axis(1, &Selection::kv, FaultClass::layer_missing, "of K and V");
-    try_axis(3, &Selection::heads, FaultClass::head_shard_mapping, "heads");
-    try_axis(2, &Selection::tokens,
+    try_axis(0, &StepSelection::layers, FaultClass::layer_missing, "layers");
+    try_axis(1, &StepSelection::kv, FaultClass::layer_missing, "of K and V");
+    try_axis(3, &StepSelection::heads, FaultClass::head_shard_mapping, "heads");
+    try_axis(2, &StepSelection::tokens,
              reported_failure(search) && reported_done(search) ? FaultClass::false_success : FaultClass::truncated,
              "tokens");
     std::set<std::int64_t> lost;
     std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(),
                         std::inserter(lost, lost.end()));
     const bool tensors = !lost.empty() && a.to.size() == 1 && whole_tensors(a.to[0], lost);
-    try_axis(4, &Selection::channels,
+    try_axis(4, &StepSelection::channels,
              tensors     ? FaultClass::layer_missing
              : four_bits ? FaultClass::packed_dim_misread
                          : FaultClass::truncated,
@@ -407,7 +407,7 @@ void generate_subsets(HypothesisSearch& search) {
     const auto some = [](const Part& part) { return !part.touched.empty() && part.touched.size() < part.all.size(); };
     if (!some(axes[0]) || !some(axes[2])) continue;
     Action body = a;
-    keep_only(body, &Selection::layers, axes[0].touched), keep_only(body, &Selection::tokens, axes[2].touched);
+    keep_only(body, &StepSelection::layers, axes[0].touched), keep_only(body, &StepSelection::tokens, axes[2].touched);
     search.attempt(FaultClass::truncated, words("tokens", axes[2]) + ", " + words("layers", axes[0]), i, body);
   }
   if (!search.found()) generate_lacks(search, lacks);
@@ -421,7 +421,7 @@ void generate_lengths(HypothesisSearch& search) {
         (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
          a.op != Operation::get))
       continue;
-    const Request& r = *request;
+    const ScenarioRequest& r = *request;
     std::set<std::int64_t> lengths;
     for (std::size_t k = 0; k < search.scenario().steps.size(); ++k) {
       if (search.action(k).op == Operation::assign && search.action(k).request == a.request)

@@ -100,7 +100,7 @@ void generate_objects_seen(HypothesisSearch& search, const Shelves& s) {
         const Action& a = search.action(put);
         const auto request = search.scenario().requests.find(a.request);
         if (request == search.scenario().requests.end() || a.store != search.action(get).store) continue;
-        const Request& r = request->second;
+        const ScenarioRequest& r = request->second;
         const bool inside = r.generation == is.generation && is.token >= r.first_token &&
                             is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
                             picked(a.pick.layers, is.layer) && picked(a.pick.kv, is.kv) && picked(a.pick.heads, is.head);
@@ -139,13 +139,13 @@ void generate_other_places(HypothesisSearch& search, const Shelves& s) {
 void generate_places_seen(HypothesisSearch& search, const Shelves& s) {
   struct Route {
     FaultClass fault_class;
-    Picks Selection::* picks;
+    Picks StepSelection::* picks;
     std::optional<std::int64_t> (*of)(const ViewElement&);
   };
   const Route routes[] = {
-      {FaultClass::wrong_block_id, &Selection::tokens, [](const ViewElement& e) { return e.token; }},
-      {FaultClass::layer_misrouted, &Selection::layers, [](const ViewElement& e) { return std::optional(e.layer); }},
-      {FaultClass::head_shard_mapping, &Selection::heads, [](const ViewElement& e) { return std::optional(e.head); }}};
+      {FaultClass::wrong_block_id, &StepSelection::tokens, [](const ViewElement& e) { return e.token; }},
+      {FaultClass::layer_misrouted, &StepSelection::layers, [](const ViewElement& e) { return std::optional(e.layer); }},
+      {FaultClass::head_shard_mapping, &StepSelection::heads, [](const ViewElement& e) { return std::optional(e.head); }}};
   for (const Route& route : routes) {
     CandidateSteps bodies = search.bodies();
     std::string words;

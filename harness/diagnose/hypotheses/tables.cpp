@@ -237,7 +237,7 @@ void generate_outside(HypothesisSearch& search, bool beside_only) {
     if (!request ||
         (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get))
       continue;
-    const Request& r = *request;
+    const ScenarioRequest& r = *request;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       const auto table = table_at(search, i, at_source);

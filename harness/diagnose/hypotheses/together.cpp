@@ -40,7 +40,7 @@ void generate_shared_orders(HypothesisSearch& search) {
         for (Action& a : bodies[k]) {
           if (a.from.size() != 1 || memory_of(a.from[0]) != memory || (a.op != Operation::move && a.op != Operation::read))
             continue;
-          for (Picks Selection::* axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
+          for (Picks StepSelection::* axis : {&StepSelection::layers, &StepSelection::kv, &StepSelection::heads}) {
             if (!(wrote.pick_to.*axis) || a.pick.*axis || a.pick_to.*axis) continue;
             // Element pick i lies at place pick_to i.
             a.pick.*axis = wrote.pick_to.*axis;
@@ -63,7 +63,7 @@ void generate_ways_out(HypothesisSearch& search) {
     const Action& a = search.action(i);
     if (a.op != Operation::move || !search.scenario().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
-    const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
+    const auto try_axis = [&](auto axis, const Range& all, Picks StepSelection::* member, const char* what,
                               FaultClass fault_class) {
       const auto ways = ways_out(search.observed_moves(i), a.pick.*member, axis);
       std::vector<std::int64_t> from, to;
@@ -90,17 +90,17 @@ void generate_ways_out(HypothesisSearch& search) {
       }
       if (from.size() > ways.size()) attempt();
     };
-    const Request request = *search.request_at(i, a.request);
+    const ScenarioRequest request = *search.request_at(i, a.request);
     const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
     const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
-    try_axis([](const ViewElement& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
-             "layers", FaultClass::layer_misrouted);
-    try_axis([](const ViewElement& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads,
+    try_axis([](const ViewElement& e) { return std::optional(e.layer); }, domain(layout::Axis::layer),
+             &StepSelection::layers, "layers", FaultClass::layer_misrouted);
+    try_axis([](const ViewElement& e) { return std::optional(e.head); }, domain(layout::Axis::head), &StepSelection::heads,
              "heads", FaultClass::head_shard_mapping);
-    try_axis([](const ViewElement& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv",
+    try_axis([](const ViewElement& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &StepSelection::kv, "kv",
              FaultClass::kv_split_vs_interleaved);
     try_axis([&](const ViewElement& e) { return e.component == asked ? e.token : std::nullopt; },
-             Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
+             Range{request.first_token, request.first_token + request.tokens}, &StepSelection::tokens, "tokens",
              asked == layout::Component::scale ? FaultClass::scale_misplaced : FaultClass::wrong_block_id);
   }
 }

@@ -68,7 +68,7 @@ std::pair<std::int64_t, std::int64_t> domain_of(const View& view, Axis axis) {
   return out;
 }
 
-std::int64_t entry_of(const Request& request, const View& view, std::int64_t token) {
+std::int64_t entry_of(const ScenarioRequest& request, const View& view, std::int64_t token) {
   if (token < request.first_token) return -1;
   const std::int64_t position = (token - request.first_token) / slots_of(view);
   const Ids positions = positions_in(request, view);

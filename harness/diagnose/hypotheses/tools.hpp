@@ -38,7 +38,7 @@ std::int64_t slots_of(const View& view);
 std::pair<std::int64_t, std::int64_t> domain_of(const View& view, layout::Axis axis);
 
 /// The entry of a request's table in a view's memory that has a token; -1: none has.
-std::int64_t entry_of(const Request& request, const View& view, std::int64_t token);
+std::int64_t entry_of(const ScenarioRequest& request, const View& view, std::int64_t token);
 /// A request's table in a memory at a step, including earlier assignments.
 std::optional<Ids> table_of(const HypothesisSearch& search, std::size_t step, const std::string& request,
                             const std::string& memory);

@@ -14,7 +14,7 @@ enum class State { arrived, untouched, other };
 
 struct Piece {
   std::size_t step{0};
-  Copy copy;
+  ListedCopy copy;
   State state{State::arrived};
   Symbol must;  ///< its first byte
   Symbol is;    ///< what lies there
@@ -29,8 +29,8 @@ class List {
     constexpr std::size_t most = 4096;
     for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
       if (search.action(i).op != Operation::move) continue;
-      const std::vector<Copy> copies = copies_of(search, i);
-      for (const Copy& copy : whole ? join_contiguous(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
+      const std::vector<ListedCopy> copies = copies_of(search, i);
+      for (const ListedCopy& copy : whole ? join_contiguous(copies) : copies) pieces_.push_back({i, copy, {}, {}, {}});
       if (copies.empty() || pieces_.size() > most) {
         pieces_.clear();
         return;
@@ -56,7 +56,7 @@ class List {
   void generate_others() {
     std::map<std::tuple<int, std::int64_t, std::int64_t>, std::size_t> by_source;
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      const Copy& c = pieces_[i].copy;
+      const ListedCopy& c = pieces_[i].copy;
       by_source.emplace(std::tuple(c.from.buffer, c.from.offset, c.bytes), i);
     }
     std::vector<std::size_t> got(pieces_.size());
@@ -120,7 +120,7 @@ class List {
     const Attributions& attributions = w_.attributions();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       if (i + 1 < pieces_.size() && pieces_[i + 1].copy.to.buffer == pieces_[i].copy.to.buffer) continue;
-      const Copy& copy = pieces_[i].copy;
+      const ListedCopy& copy = pieces_[i].copy;
       const std::int64_t end = copy.to.offset + copy.bytes;
       std::int64_t last = end;
       bool zeros = true;
@@ -166,7 +166,7 @@ class List {
 
   void attempt(FaultClass fault_class, const std::string& words, const std::vector<Piece>& pieces) {
     CandidateSteps bodies = w_.bodies();
-    std::map<std::size_t, std::vector<Copy>> by_step;
+    std::map<std::size_t, std::vector<ListedCopy>> by_step;
     for (const Piece& p : pieces_) by_step[p.step];
     for (const Piece& p : pieces) by_step[p.step].push_back(p.copy);
     for (const auto& [step, copies] : by_step) bodies[step] = written_out(w_, step, copies);

@@ -41,7 +41,7 @@ std::vector<UnexpectedSource> unexpected_sources(const HypothesisSearch& search)
       if (!at || at->block < 0) continue;
       const auto [begin, end] = requests.equal_range(attribution.is.generation);
       for (const auto& [generation, name] : std::ranges::subrange(begin, end)) {
-        const Request& request = search.scenario().requests.at(name);
+        const ScenarioRequest& request = search.scenario().requests.at(name);
         if (request.positions.contains(memory) || !in_place(attribution.is, *at, request.first_token, to_element.slots()))
           continue;
         UnexpectedSource& unexpected = found.try_emplace(name, UnexpectedSource{name, memory, {}, {}, {}}).first->second;

@@ -10,7 +10,7 @@
 //     row.reference = [&bench] { bench.copy(); };
 //     bench.add(row);
 //   }
-//   const Family poison_family{"poison", add_rows};
+//   const BenchmarkFamily poison_family{"poison", add_rows};
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 namespace kvcts::bench {
 
 /// One kernel and its yardstick. Speeds are in bytes per second; the ratio is speed of `run` over speed of `reference`.
-struct Row {
+struct BenchmarkRow {
   std::string name{};
   std::string against{};            ///< the yardstick, as one word
   double target{0};                 ///< minimum ratio; 0: none, the ratio is for information
@@ -41,7 +41,7 @@ class Bench {
   Bench(std::span<std::uint8_t> a, std::span<std::uint8_t> b, int threads, bool quick)
       : buffers_{a, b}, threads_(threads), quick_(quick) {}
 
-  /// Of each buffer. A row may use less and then sets Row::bytes.
+  /// Of each buffer. A row may use less and then sets BenchmarkRow::bytes.
   std::size_t bytes() const { return buffers_[0].size(); }
   int threads() const { return threads_; }
   /// Small buffers, few repetitions; times do not matter.
@@ -56,24 +56,24 @@ class Bench {
       std::size_t bytes = 0) const;  ///< memcmp of buffer 0 and buffer 1, which must be equal; throws if they are not
 
   /// Measured in this order, after all rows of the family have been added.
-  void add(Row row) { rows_.push_back(std::move(row)); }
-  const std::vector<Row>& rows() const { return rows_; }
+  void add(BenchmarkRow row) { rows_.push_back(std::move(row)); }
+  const std::vector<BenchmarkRow>& rows() const { return rows_; }
 
  private:
   std::span<std::uint8_t> buffers_[2];
   int threads_;
   bool quick_;
-  std::vector<Row> rows_;
+  std::vector<BenchmarkRow> rows_;
 };
 
 /// A named group of rows; defining one registers it.
-struct Family {
-  Family(std::string_view name, void (*add)(Bench&));
+struct BenchmarkFamily {
+  BenchmarkFamily(std::string_view name, void (*add)(Bench&));
   std::string name{};
   void (*add)(Bench&);
 };
 /// All families, by name.
-std::vector<const Family*> families();
+std::vector<const BenchmarkFamily*> families();
 
 /// Speeds in bytes per second, medians over the repetitions. The ratio is the median of the ratios of adjacent runs.
 struct Measured {
@@ -81,6 +81,6 @@ struct Measured {
   int repetitions{0};
 };
 /// Calls reference and run in turns: once unmeasured, then at least `least` times and until `seconds` have passed.
-Measured measure(const Row& row, int least, double seconds);
+Measured measure(const BenchmarkRow& row, int least, double seconds);
 
 }  // namespace kvcts::bench

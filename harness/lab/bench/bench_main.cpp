@@ -68,7 +68,7 @@ std::string amount(std::size_t bytes) {
   return bytes % (std::size_t{1} << 30) == 0 ? fmt::format("{} GiB", bytes >> 30) : fmt::format("{} MiB", bytes >> 20);
 }
 
-std::string verdict(const Row& row, const Measured& m) {
+std::string verdict(const BenchmarkRow& row, const Measured& m) {
   if (row.target <= 0) return "";
   return m.ratio >= row.target ? "ok" : "short";
 }
@@ -109,10 +109,10 @@ class Program {
     const Buffers buffers(bytes);
     for (const int threads : options_.threads) {
       bool headed = false;
-      for (const Family* family : families()) {
+      for (const BenchmarkFamily* family : families()) {
         Bench bench(buffers[0], buffers[1], threads, options_.quick);
         family->add(bench);
-        for (const Row& row : bench.rows()) {
+        for (const BenchmarkRow& row : bench.rows()) {
           const std::string name = family->name + "/" + row.name;
           if (fnmatch(options_.only.c_str(), name.c_str(), 0) != 0) continue;
           if (!headed) {
@@ -126,7 +126,7 @@ class Program {
     }
   }
 
-  void one(const std::string& name, const std::string& family, const Row& row, std::size_t bytes, int threads) {
+  void one(const std::string& name, const std::string& family, const BenchmarkRow& row, std::size_t bytes, int threads) {
     ++rows_;
     if (options_.list) {
       fmt::print("{:<58} against {}\n", name, row.against);

@@ -23,18 +23,20 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<const Family*>& registered() {
-  static std::vector<const Family*> all;
+std::vector<const BenchmarkFamily*>& registered() {
+  static std::vector<const BenchmarkFamily*> all;
   return all;
 }
 
 }  // namespace
 
-Family::Family(std::string_view family, void (*rows)(Bench&)) : name(family), add(rows) { registered().push_back(this); }
+BenchmarkFamily::BenchmarkFamily(std::string_view family, void (*rows)(Bench&)) : name(family), add(rows) {
+  registered().push_back(this);
+}
 
-std::vector<const Family*> families() {
+std::vector<const BenchmarkFamily*> families() {
   auto all = registered();
-  std::sort(all.begin(), all.end(), [](const Family* a, const Family* b) { return a->name < b->name; });
+  std::sort(all.begin(), all.end(), [](const BenchmarkFamily* a, const BenchmarkFamily* b) { return a->name < b->name; });
   return all;
 }
 
@@ -60,7 +62,7 @@ void Bench::compare(std::size_t bytes) const {
   });
 }
 
-Measured measure(const Row& row, int least, double seconds) {
+Measured measure(const BenchmarkRow& row, int least, double seconds) {
   if (row.prepare) row.prepare();
   row.reference();
   row.run();

@@ -80,11 +80,11 @@ std::vector<Named> pools(std::size_t room) {
 void add_tag_rows(Bench& bench) {
   const auto all = pools(bench.bytes());
   for (const auto& [name, what, why] : all) {
-    Row row{.name = "generate " + name,
-            .against = "memset",
-            .target = 0.8,
-            .bytes = static_cast<double>(what->bytes),
-            .why = why};
+    BenchmarkRow row{.name = "generate " + name,
+                     .against = "memset",
+                     .target = 0.8,
+                     .bytes = static_cast<double>(what->bytes),
+                     .why = why};
     row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
       ++key.pass;  // other bytes each time
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, key, 0, bench.threads());
@@ -93,7 +93,7 @@ void add_tag_rows(Bench& bench) {
     bench.add(row);
   }
   for (const auto& [name, what, why] : all) {
-    Row row{
+    BenchmarkRow row{
         .name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
     row.prepare = [&bench, what] {
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, {}, 0, bench.threads());
@@ -111,11 +111,11 @@ void add_tag_rows(Bench& bench) {
 
 void add_poison_rows(Bench& bench) {
   const auto whole = static_cast<double>(bench.bytes());
-  Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = whole};
+  BenchmarkRow poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = whole};
   poison.run = [&bench, k = std::uint64_t{0}]() mutable { kernels::fill_poison(++k, 0, bench.buffer(0), bench.threads()); };
   poison.reference = [&bench] { bench.set(); };
   bench.add(poison);
-  Row poison_check{.name = "check poison", .against = "memcmp", .target = 0.8, .bytes = whole};
+  BenchmarkRow poison_check{.name = "check poison", .against = "memcmp", .target = 0.8, .bytes = whole};
   poison_check.prepare = [&bench] { kernels::fill_poison(1, 0, bench.buffer(0), bench.threads()), bench.copy(); };
   poison_check.run = [&bench] {
     if (kernels::check_poison(1, 0, bench.buffer(0), 16, bench.threads()).wrong_bytes != 0)
@@ -129,7 +129,7 @@ void add_rows(Bench& bench) {
   add_tag_rows(bench), add_poison_rows(bench);
   const auto whole = static_cast<double>(bench.bytes());
   const auto equal = [&bench] { bench.set(), bench.copy(); };
-  Row compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = whole, .prepare = equal};
+  BenchmarkRow compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = whole, .prepare = equal};
   compare.run = [&bench] {
     if (kernels::compare(bench.buffer(0), bench.buffer(1), 16, bench.threads()).wrong_bytes != 0)
       throw std::logic_error("equal buffers differ");
@@ -137,14 +137,14 @@ void add_rows(Bench& bench) {
   compare.reference = [&bench] { bench.compare(); };
   bench.add(compare);
   if (bench.threads() == 1) {
-    Row digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = whole};
+    BenchmarkRow digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = whole};
     digest.run = [&bench, sum = std::uint64_t{0}]() mutable { sum += kernels::digest(bench.buffer(0)); };
     digest.reference = [&bench, s = std::uint64_t{0}]() mutable { s += XXH3_64bits(bench.buffer(0).data(), bench.bytes()); };
     bench.add(digest);
   }
 }
 
-const Family tags{"tags", add_rows};
+const BenchmarkFamily tags{"tags", add_rows};
 
 }  // namespace
 }  // namespace kvcts::bench

@@ -309,7 +309,7 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
     bytes.read(b.ordinal, -b.guard_below, static_cast<std::int64_t>(there.size()), there.data());
     ASSERT_TRUE(there == expected) << b.name;
     if (b.memory != "C") continue;
-    const Image& image = truth_bytes.truth.checks.back().images.at(static_cast<std::size_t>(b.ordinal));
+    const SymbolImage& image = truth_bytes.truth.checks.back().images.at(static_cast<std::size_t>(b.ordinal));
     for (std::int64_t at = 0; at < b.bytes; at += std::max(width / 8, 1)) {
       if (image.at(at) == hole) continue;
       for (int half = 0; half < (width == 4 ? 2 : 1); ++half) {

@@ -67,9 +67,10 @@ nlohmann::json record_of(const Tally& tally) {
 
 void compare_with_engine(const Scenario& scenario, std::uint64_t case_seed, const Report& report, const std::string& label,
                          ThroughEngine& engine, Tally& tally) {
-  const Report other = run_scenario(
-      scenario, case_seed,
-      [&](const CopyProgram& program, Bytes& bytes, std::span<const Op> copies) { engine.move(program, bytes, copies); });
+  const Report other =
+      run_scenario(scenario, case_seed, [&](const CopyProgram& program, Bytes& bytes, std::span<const ProgramOp> copies) {
+        engine.move(program, bytes, copies);
+      });
   ++tally.compared;
   if (reported(other) == reported(report)) return;
   ++tally.unlike;

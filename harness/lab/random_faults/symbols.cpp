@@ -23,7 +23,7 @@ class Interpreter {
  public:
   explicit Interpreter(const CopyProgram& program) : program_(program) {}
   std::vector<Symbols> run() {
-    for (const Op& op : program_.ops) step(op);
+    for (const ProgramOp& op : program_.ops) step(op);
     return std::move(checks_);
   }
 
@@ -47,18 +47,18 @@ class Interpreter {
     for (int i = 0; i < layout::bits(c.dtype) / 4; ++i) h = mix(h, get(c.buffer, c.bit / 4 + i));
     return h;
   }
-  void step(const Op& op) {
+  void step(const ProgramOp& op) {
     switch (op.kind) {
-      case Op::Kind::copy: {
+      case ProgramOp::Kind::copy: {
         std::vector<std::uint64_t> taken;
         for (std::int64_t i = 0; i < op.n * 2; ++i) taken.push_back(get(op.src_buffer, op.src * 2 + i));
         for (std::int64_t i = 0; i < op.n * 2; ++i) set(op.dst_buffer, op.dst * 2 + i, taken[static_cast<std::size_t>(i)]);
         break;
       }
-      case Op::Kind::nibble:
+      case ProgramOp::Kind::nibble:
         set(op.dst_buffer, op.dst / 4, get(op.src_buffer, op.src / 4));
         break;
-      case Op::Kind::row: {
+      case ProgramOp::Kind::row: {
         const RowOp& r = program_.rows[op.extra];
         const int width = layout::bits(r.dtype);
         for (std::int64_t k = 0; k < r.count; ++k) {
@@ -72,7 +72,7 @@ class Interpreter {
         }
         break;
       }
-      case Op::Kind::pattern: {
+      case ProgramOp::Kind::pattern: {
         const auto& pattern = program_.patterns[op.extra];
         for (std::int64_t i = 0; i < op.n; ++i) {
           for (int half = 0; half < 2; ++half) {
@@ -84,14 +84,14 @@ class Interpreter {
         }
         break;
       }
-      case Op::Kind::decode: {
+      case ProgramOp::Kind::decode: {
         const DecodeOp& d = program_.decodes[op.extra];
         std::uint64_t h = mix(17, code(d.code));
         for (int i = 0; i < d.power; ++i) h = mix(mix(h, code(d.scale)), code(d.global_scale));
         for (int i = 0; i < 8; ++i) set(op.dst_buffer, op.dst * 2 + i, mix(h, static_cast<std::uint64_t>(i)));
         break;
       }
-      case Op::Kind::check: {
+      case ProgramOp::Kind::check: {
         Symbols own;
         for (const auto& [where, value] : now_)
           if ((where >> 52) < program_.own) own.emplace(where, value);

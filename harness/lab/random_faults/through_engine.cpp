@@ -51,13 +51,13 @@ void ThroughEngine::transfer(bool reads, std::vector<transport::Descriptor> list
   session_->release(request);
 }
 
-void ThroughEngine::move(const CopyProgram& program, Bytes& bytes, std::span<const Op> ops) {
+void ThroughEngine::move(const CopyProgram& program, Bytes& bytes, std::span<const ProgramOp> ops) {
   const bool reads = lists % 2 == 1;
   Places from, to;
   std::size_t used_from = 0, used_to = 0;
   std::vector<transport::Descriptor> list;
-  std::vector<const Op*> here;
-  for (const Op& op : ops) {
+  std::vector<const ProgramOp*> here;
+  for (const ProgramOp& op : ops) {
     if (!mirror(program, bytes, op.src_buffer, source_, from, used_from) ||
         !mirror(program, bytes, op.dst_buffer, destination_, to, used_to)) {
       here.push_back(&op);
@@ -85,7 +85,7 @@ void ThroughEngine::move(const CopyProgram& program, Bytes& bytes, std::span<con
       bytes.write(buffer, -program.buffers[static_cast<std::size_t>(buffer)].guard_below, size, destination_.data() + begin);
     }
   }
-  for (const Op* op : here) {  // after the mirrors, which do not contain them
+  for (const ProgramOp* op : here) {  // after the mirrors, which do not contain them
     std::vector<std::uint8_t> scratch(static_cast<std::size_t>(op->n));
     bytes.read(op->src_buffer, op->src, op->n, scratch.data());
     bytes.write(op->dst_buffer, op->dst, op->n, scratch.data());

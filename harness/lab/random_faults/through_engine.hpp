@@ -16,7 +16,7 @@ class ThroughEngine {
   /// Starts the other side. Throws transport::TransportError.
   explicit ThroughEngine(const catalogue::EngineEntry& engine);
   /// Throws std::runtime_error if a list does not end in 30 s, or if a source has changed.
-  void move(const CopyProgram& program, Bytes& bytes, std::span<const Op> copies);
+  void move(const CopyProgram& program, Bytes& bytes, std::span<const ProgramOp> copies);
 
   std::int64_t lists{0}, copies{0}, moved_bytes{0};
   std::int64_t left_out{0};  ///< copies of memories too large to mirror; made here

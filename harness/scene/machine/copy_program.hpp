@@ -18,7 +18,7 @@
 
 namespace kvcts::scenario {
 
-struct Op {
+struct ProgramOp {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
   Kind kind{Kind::copy};
   int src_buffer{-1}, dst_buffer{-1};
@@ -54,12 +54,12 @@ struct DecodeOp {
 struct CopyProgram {
   std::vector<Buffer> buffers;  ///< the address space's, then those that the sequence adds: captures and stored objects
   std::size_t own{0};           ///< how many are the address space's
-  std::vector<Op> ops;
+  std::vector<ProgramOp> ops;
   std::vector<RowOp> rows;
   std::vector<std::vector<std::uint8_t>> patterns;  ///< empty = poison
   std::vector<DecodeOp> decodes;
   std::vector<std::string> checks;  ///< names of steps; "" = the end
-  Ending ending;
+  SequenceEnding ending;
   std::vector<nlohmann::json> events;
 };
 
@@ -70,7 +70,7 @@ CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Se
 CopyProgram record(const Scenario& scenario, const AddressSpace& space, const Sequence& sequence, Locators& locators);
 
 /// Performs copies instead of execute(), in any order or all at once: none writes what another reads or writes.
-using CopyExecutor = std::function<void(const CopyProgram&, Bytes&, std::span<const Op>)>;
+using CopyExecutor = std::function<void(const CopyProgram&, Bytes&, std::span<const ProgramOp>)>;
 
 /// Plays a program in one pass; `on_check` is called with the index of each check.
 void execute(const CopyProgram& program, Bytes& bytes, std::uint64_t seed, int pass,

@@ -102,11 +102,11 @@ class BufferRanges {
 };
 
 /// The copies from `begin` that may run in any order; at least one.
-std::span<const Op> together(const CopyProgram& program, std::size_t begin, std::size_t end) {
+std::span<const ProgramOp> together(const CopyProgram& program, std::size_t begin, std::size_t end) {
   BufferRanges read, written;
   std::size_t o = begin;
-  for (; o < end && program.ops[o].kind == Op::Kind::copy; ++o) {
-    const Op& op = program.ops[o];
+  for (; o < end && program.ops[o].kind == ProgramOp::Kind::copy; ++o) {
+    const ProgramOp& op = program.ops[o];
     const bool hurts = written.touch(op.src_buffer, op.src, op.src + op.n) ||
                        written.touch(op.dst_buffer, op.dst, op.dst + op.n) ||
                        read.touch(op.dst_buffer, op.dst, op.dst + op.n);
@@ -128,29 +128,29 @@ void execute(const CopyProgram& program, std::size_t begin, std::size_t end, Byt
              const std::function<void(std::size_t)>& on_check, const CopyExecutor& executor) {
   std::vector<std::uint8_t> scratch;
   for (std::size_t o = begin; o < end; ++o) {
-    const Op& op = program.ops[o];
-    if (op.kind == Op::Kind::copy && executor) {
+    const ProgramOp& op = program.ops[o];
+    if (op.kind == ProgramOp::Kind::copy && executor) {
       const auto copies = together(program, o, end);
       executor(program, bytes, copies);
       o += copies.size() - 1;
       continue;
     }
     switch (op.kind) {
-      case Op::Kind::copy:
+      case ProgramOp::Kind::copy:
         scratch.resize(static_cast<std::size_t>(op.n));
         bytes.read(op.src_buffer, op.src, op.n, scratch.data());
         bytes.write(op.dst_buffer, op.dst, op.n, scratch.data());
         break;
-      case Op::Kind::nibble: {
+      case ProgramOp::Kind::nibble: {
         const std::int64_t from = byte_of(op.src);
         const std::uint32_t code = (bytes.at(op.src_buffer, from) >> static_cast<int>(op.src - from * 8)) & 0xfu;
         put_code(bytes, op.dst_buffer, op.dst, 4, code);
         break;
       }
-      case Op::Kind::row:
+      case ProgramOp::Kind::row:
         write_row(program.rows[op.extra], bytes, seed, pass, scratch);
         break;
-      case Op::Kind::pattern: {
+      case ProgramOp::Kind::pattern: {
         const auto& pattern = program.patterns[op.extra];
         scratch.resize(static_cast<std::size_t>(op.n));
         for (std::int64_t i = 0; i < op.n; ++i) {
@@ -164,7 +164,7 @@ void execute(const CopyProgram& program, std::size_t begin, std::size_t end, Byt
         bytes.write(op.dst_buffer, op.dst, op.n, scratch.data());
         break;
       }
-      case Op::Kind::decode: {
+      case ProgramOp::Kind::decode: {
         const DecodeOp& d = program.decodes[op.extra];
         float value = number_of(bytes, d.code);
         for (int i = 0; i < d.power; ++i) {
@@ -177,7 +177,7 @@ void execute(const CopyProgram& program, std::size_t begin, std::size_t end, Byt
         bytes.write(op.dst_buffer, op.dst, 4, out);
         break;
       }
-      case Op::Kind::check:
+      case ProgramOp::Kind::check:
         on_check(op.extra);
         break;
     }

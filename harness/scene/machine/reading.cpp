@@ -32,7 +32,7 @@ std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std
   return at;
 }
 
-bool is_narrow(const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; }
+bool is_narrow(const CodeRow& row) { return layout::bits(row.plane->plane().dtype) <= 8; }
 
 // A section of a read, and its place in the output.
 struct Placed {
@@ -72,23 +72,23 @@ struct Recorder::Reading {
   }
 
   void row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::int64_t begin);
-  bool as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin);
-  void decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales,
-              const std::vector<Row>& globals, std::int64_t begin);
-  DecodeOp::Code code(const std::vector<Row>& rows, std::int64_t channel);
+  bool as_one(const Placed& at, const std::vector<CodeRow>& found, std::int64_t begin);
+  void decode(const Placed& at, const std::vector<CodeRow>& found, const std::vector<CodeRow>& scales,
+              const std::vector<CodeRow>& globals, std::int64_t begin);
+  DecodeOp::Code code(const std::vector<CodeRow>& rows, std::int64_t channel);
 
   Recorder& on;
   const Action& a;
   const RequestNow& now;
   int out;
   std::vector<std::pair<const ViewLocator*, Table>> sources;
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
   std::vector<std::pair<DecodeOp, std::int64_t>> decodes;  ///< and the byte in the output
   std::vector<Violation> against;
 };
 
-DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_t channel) {
-  for (const Row& row : rows) {
+DecodeOp::Code Recorder::Reading::code(const std::vector<CodeRow>& rows, std::int64_t channel) {
+  for (const CodeRow& row : rows) {
     if (const auto at = on.bits_at(row, channel)) {
       const std::int64_t offset = floor_div(at->bit, 8);
       if (!on.inside(at->buffer, offset, (at->width + 7) / 8))
@@ -101,7 +101,7 @@ DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_
 }
 
 /// All channels of the row in one run, if they are adjacent at both ends.
-bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin) {
+bool Recorder::Reading::as_one(const Placed& at, const std::vector<CodeRow>& found, std::int64_t begin) {
   const OutputSection& part = at.part;
   const auto whole = found.empty() || !at.in_order ? std::nullopt : on.contiguous_bits(found.front());
   if (!whole || whole->width != size(part.channels) * part.width) return false;
@@ -111,13 +111,13 @@ bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, 
   return true;
 }
 
-void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales,
-                               const std::vector<Row>& globals, std::int64_t begin) {
+void Recorder::Reading::decode(const Placed& at, const std::vector<CodeRow>& found, const std::vector<CodeRow>& scales,
+                               const std::vector<CodeRow>& globals, std::int64_t begin) {
   // Next to wide codes, scales belong to the narrow ones.
   const bool any_narrow = std::any_of(found.begin(), found.end(), is_narrow);
   std::int64_t groups = 0, width = 0;
-  for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
-  for (const Row& row : found) {
+  for (const CodeRow& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
+  for (const CodeRow& row : found) {
     if (is_narrow(row) == any_narrow) width = std::max(width, row.plane->domain().hi[Axis::channel]);
   }
   for (std::size_t i = 0; i < at.part.channels.size(); ++i) {
@@ -135,7 +135,7 @@ void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, 
 
 void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head,
                             std::int64_t begin) {
-  std::vector<Row> found, scales, globals;
+  std::vector<CodeRow> found, scales, globals;
   for (const auto& [source, table] : sources) {
     found = on.find_rows(*source, now, table, at.part.component, kv, layer, token, head);
     if (found.empty()) continue;
@@ -148,7 +148,7 @@ void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t laye
   if (a.decode && !found.empty()) return decode(at, found, scales, globals, begin);
   if (as_one(at, found, begin)) return;
   for (std::size_t i = 0; i < at.part.channels.size(); ++i) {
-    for (const Row& row : found) {
+    for (const CodeRow& row : found) {
       const auto from = on.bits_at(row, at.part.channels[i]);
       if (!from) continue;
       on.add_bits(runs, *from, {out, begin + at.channels[i] * at.part.width, from->width}, false);
@@ -174,21 +174,21 @@ void Recorder::read(const StepExecution& execution) {
       }
     }
   }
-  for (const Run& run : reading.runs) {
+  for (const BitRun& run : reading.runs) {
     const std::int64_t offset = floor_div(run.src, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.src_buffer, offset, bytes)) reading.against.push_back({"outside", run.src_buffer, offset, bytes, false});
   }
   event(execution, {{"output", a.output}});
   if (stopped_by(execution, reading.against, false)) return;
   // A hypothesis may read more than fits.
-  std::erase_if(reading.runs, [&](const Run& run) {
+  std::erase_if(reading.runs, [&](const BitRun& run) {
     const std::int64_t bytes = (run.n + 7) / 8;
     return !inside(run.src_buffer, floor_div(run.src, 8), bytes) || !inside(run.dst_buffer, floor_div(run.dst, 8), bytes);
   });
   emit(reading.runs);
   for (const auto& [op, to] : reading.decodes) {
     if (!inside(reading.out, to, 4)) continue;
-    program_.ops.push_back({Op::Kind::decode, -1, reading.out, 0, to, 4, program_.decodes.size()});
+    program_.ops.push_back({ProgramOp::Kind::decode, -1, reading.out, 0, to, 4, program_.decodes.size()});
     program_.decodes.push_back(op);
   }
 }

@@ -41,7 +41,7 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 }  // namespace
 
 Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators)
-    : Recorder(scenario, space, program, locators, Progress{}) {
+    : Recorder(scenario, space, program, locators, RecorderProgress{}) {
   program_.buffers = space.buffers();
   program_.own = program_.buffers.size();
   for (const auto& [name, request] : scenario.requests) {
@@ -56,7 +56,7 @@ Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProg
 }
 
 Recorder::Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators,
-                   Progress progress)
+                   RecorderProgress progress)
     : scenario_(scenario), space_(space), program_(program), locators_(locators), now_(std::move(progress)) {
   for (const Step& step : scenario.steps) {
     if (step.intended.op != Operation::register_range) continue;
@@ -75,7 +75,7 @@ void Recorder::run(const Sequence& sequence) {
 }
 
 void Recorder::finish() {
-  program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+  program_.ops.push_back({ProgramOp::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
   program_.checks.push_back("");
 }
 
@@ -87,11 +87,11 @@ void Recorder::event(const StepExecution& execution, json fields) {
 }
 
 void Recorder::end(const std::string& kind, const StepExecution& execution, const std::string& text) {
-  Ending& e = program_.ending;
+  SequenceEnding& e = program_.ending;
   e.kind = kind, e.step = execution.step, e.text = text;
   e.in = execution.action.in, e.about = execution.action.about, e.signal = execution.action.signal;
   e.expects = execution.action.expects, e.found = execution.action.found;
-  program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+  program_.ops.push_back({ProgramOp::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
   program_.checks.push_back("");
 }
 
@@ -132,11 +132,11 @@ bool Recorder::act(const StepExecution& execution) {
     if (execution.takes_bytes && (a.op == Operation::move)) {
       taken.runs = runs_of_move(a);
       std::int64_t bits = 0;
-      for (const Run& run : taken.runs) bits += (run.n + 7) / 8 * 8 + 8;
+      for (const BitRun& run : taken.runs) bits += (run.n + 7) / 8 * 8 + 8;
       taken.buffer = temporary(bits / 8);
       std::int64_t at = 0;
-      std::vector<Run> in;
-      for (Run& run : taken.runs) {
+      std::vector<BitRun> in;
+      for (BitRun& run : taken.runs) {
         const std::int64_t lead = run.src - floor_div(run.src, 8) * 8;
         in.push_back({run.src_buffer, taken.buffer, run.src, at + lead, run.n});
         run.src_buffer = taken.buffer, run.src = at + lead;
@@ -171,7 +171,7 @@ void Recorder::carry_out(const StepExecution& execution) {
       break;
     case Operation::copy: {
       const BufferAddress from = space_.address(a.from.at(0).of), to = space_.address(a.to.at(0).of);
-      std::vector<Run> runs;
+      std::vector<BitRun> runs;
       for (std::int64_t i = 0; i < a.count; ++i) {
         runs.push_back({from.buffer, to.buffer, (from.offset + a.from_offset + i * a.from_step) * 8,
                         (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
@@ -246,7 +246,7 @@ void Recorder::carry_out(const StepExecution& execution) {
       end("hung", execution, a.text);
       break;
     case Operation::check:
-      program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
+      program_.ops.push_back({ProgramOp::Kind::check, -1, -1, 0, 0, 0, program_.checks.size()});
       program_.checks.push_back(execution.step);
       break;
   }
@@ -255,7 +255,8 @@ void Recorder::carry_out(const StepExecution& execution) {
 bool Recorder::picks_beyond(const StepExecution& execution) {
   const Action& a = execution.action;
   std::string about;
-  const auto check = [&](const std::vector<View>& views, const Selection& pick, bool write) -> std::optional<std::string> {
+  const auto check = [&](const std::vector<View>& views, const StepSelection& pick,
+                         bool write) -> std::optional<std::string> {
     const auto beyond = [&](Axis axis, const char* name, const Picks& picks) -> std::optional<std::string> {
       if (!picks) return std::nullopt;
       std::optional<std::int64_t> lo, hi;
@@ -335,7 +336,7 @@ void Recorder::write(const StepExecution& execution) {
   const std::size_t ops = program_.ops.size(), rows_before = program_.rows.size();
   for (const View& view : a.to) {
     const ViewLocator& to = locator(view);
-    for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
+    for (const CodeRow& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
       if (const auto whole = contiguous_bits(row);
           whole && !a.pick.channels && inside(whole->buffer, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
@@ -383,19 +384,19 @@ void Recorder::write(const StepExecution& execution) {
     }
   }
   for (std::size_t i = rows_before; i < program_.rows.size(); ++i) {
-    program_.ops.push_back({Op::Kind::row, -1, program_.rows[i].buffer, 0, 0, 0, i});
+    program_.ops.push_back({ProgramOp::Kind::row, -1, program_.rows[i].buffer, 0, 0, 0, i});
   }
   event(execution, {{"generation", a.generation.value_or(now.generation)}});
   if (stopped_by(execution, against, false)) {
     const bool checked = program_.ending.kind != "completed";
     program_.ops.resize(ops);
-    if (checked) program_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, program_.checks.size() - 1});
+    if (checked) program_.ops.push_back({ProgramOp::Kind::check, -1, -1, 0, 0, 0, program_.checks.size() - 1});
   }
 }
 
 void Recorder::move(const StepExecution& execution) {
   const Action& a = execution.action;
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
   const bool captured = execution.part == StepExecution::Part::deliver && execution.takes_bytes;
   if (captured) {
     runs = now_.captured[execution.step].runs;
@@ -403,7 +404,7 @@ void Recorder::move(const StepExecution& execution) {
     runs = runs_of_move(a);
   }
   std::int64_t bits = 0;
-  for (const Run& run : runs) bits += run.n;
+  for (const BitRun& run : runs) bits += run.n;
   const auto against = post(runs, a.splits);
   const bool stopped = stopped_by(execution, against, true);
   event(execution, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
@@ -413,16 +414,16 @@ void Recorder::move(const StepExecution& execution) {
 
 void Recorder::fill(const StepExecution& execution) {
   const Action& a = execution.action;
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
   if (!a.request.empty() || a.to_blocks) {
     RequestNow blocks;
     if (!a.request.empty()) blocks = request(a.request);
     for (const View& view : a.to) {
       const ViewLocator& to = locator(view);
       Table table = table_of(blocks, to, a.to_blocks);
-      Selection pick = a.pick;
+      StepSelection pick = a.pick;
       if (a.request.empty()) blocks.tokens = static_cast<std::int64_t>(table.ids.size()) * to.block_size();
-      for (const Row& row : rows(to, blocks, table, pick, a.parts)) {
+      for (const CodeRow& row : rows(to, blocks, table, pick, a.parts)) {
         const layout::Box& box = row.plane->domain();
         for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
           if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end())
@@ -438,26 +439,26 @@ void Recorder::fill(const StepExecution& execution) {
       runs.push_back({-1, to.buffer, at, at, a.bytes * 8});
     }
   }
-  for (Run& run : runs) run.src_buffer = -1;
+  for (BitRun& run : runs) run.src_buffer = -1;
   const std::vector<std::uint8_t> pattern = pattern_of(a.value);
   std::vector<Violation> against;
-  for (const Run& run : runs) {
+  for (const BitRun& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.dst_buffer, offset, bytes)) against.push_back({"outside", run.dst_buffer, offset, bytes, true});
   }
   event(execution, json::object());
   if (stopped_by(execution, against, false)) return;
   program_.patterns.push_back(pattern);
-  for (const Run& run : runs) {
+  for (const BitRun& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
     if (!inside(run.dst_buffer, offset, bytes)) continue;
     if (run.dst % 8 == 0 && run.n % 8 == 0) {
-      program_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, 0, offset, bytes, program_.patterns.size() - 1});
+      program_.ops.push_back({ProgramOp::Kind::pattern, -1, run.dst_buffer, 0, offset, bytes, program_.patterns.size() - 1});
       continue;
     }
     for (std::int64_t bit = run.dst; bit < run.dst + run.n; bit += 4) {
       const std::int64_t byte = floor_div(bit, 8), half = bit == byte * 8 ? 1 : 2;
-      program_.ops.push_back({Op::Kind::pattern, -1, run.dst_buffer, half, byte, 1, program_.patterns.size() - 1});
+      program_.ops.push_back({ProgramOp::Kind::pattern, -1, run.dst_buffer, half, byte, 1, program_.patterns.size() - 1});
     }
   }
 }

@@ -29,7 +29,7 @@ struct RequestNow {
 };
 
 /// A row of channels of one element group, as a view holds it.
-struct Row {
+struct CodeRow {
   const PlaneLocator* plane{nullptr};
   layout::Component component{};
   std::int64_t kv{0}, layer{0}, token{0}, head{0};
@@ -40,14 +40,14 @@ struct Row {
 };
 
 /// Bits [src, src + n) to [dst, dst + n); both ends inside one block.
-struct Run {
+struct BitRun {
   int src_buffer{-1}, dst_buffer{-1};
   std::int64_t src{0}, dst{0}, n{0};
-  bool operator==(const Run&) const = default;
+  bool operator==(const BitRun&) const = default;
 };
 
 /// What later steps of a sequence depend on, besides bytes.
-struct Progress {
+struct RecorderProgress {
   struct Range {
     std::int64_t begin{0}, end{0}, maps{0};
     bool operator==(const Range&) const = default;
@@ -62,8 +62,8 @@ struct Progress {
   };
   struct Captured {
     std::map<std::string, RequestNow> tables;
-    int buffer{-1};         ///< holds the source bytes, run after run
-    std::vector<Run> runs;  ///< source: in `buffer`
+    int buffer{-1};            ///< holds the source bytes, run after run
+    std::vector<BitRun> runs;  ///< source: in `buffer`
     bool operator==(const Captured&) const = default;
   };
   std::map<std::string, RequestNow> requests;
@@ -71,7 +71,7 @@ struct Progress {
   std::map<std::string, std::map<std::string, Blob>> stores;
   std::vector<std::pair<std::string, nlohmann::json>> signals;
   std::map<std::string, Captured> captured;  ///< step -> what its issue took
-  bool operator==(const Progress&) const = default;
+  bool operator==(const RecorderProgress&) const = default;
 };
 
 /// An illegal access.
@@ -93,23 +93,24 @@ struct Stored {
 /// The source of a destination coordinate's pick: a move and a get send pick i to place i of the other list.
 std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate);
 /// What an action takes, by destination coordinate.
-Selection destinations(const Action& action);
+StepSelection destinations(const Action& action);
 
 class Recorder {
  public:
   Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators);
   /// Continues from there; `program` has the buffers of that moment.
-  Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators, Progress progress);
+  Recorder(const Scenario& scenario, const AddressSpace& space, CopyProgram& program, Locators& locators,
+           RecorderProgress progress);
   void run(const Sequence& sequence);
   bool act(const StepExecution& execution);  ///< false: the sequence has ended
   void carry_out(const StepExecution& execution);
   void finish();  ///< after the last action, unless one ended the sequence: the last check
-  const Progress& progress() const { return now_; }
+  const RecorderProgress& progress() const { return now_; }
 
  private:
-  using Range = Progress::Range;
-  using Blob = Progress::Blob;
-  using Captured = Progress::Captured;
+  using Range = RecorderProgress::Range;
+  using Blob = RecorderProgress::Blob;
+  using Captured = RecorderProgress::Captured;
   struct Reading;
 
   // recorder.cpp
@@ -143,30 +144,30 @@ class Recorder {
   Table table_of(const RequestNow& request, const ViewLocator& view,
                  const std::optional<std::vector<std::int64_t>>& instead) const;
   /// Rows of a view that belong to a request, in dense order within each plane.
-  std::vector<Row> rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick,
-                        const std::string& parts) const;
+  std::vector<CodeRow> rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                            const StepSelection& pick, const std::string& parts) const;
   /// The row of `view` at a coordinate, from each plane that holds it, best first.
-  std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
-                             layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
-                             std::int64_t head) const;
+  std::vector<CodeRow> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                 layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                 std::int64_t head) const;
   /// Rows of the scales of an element. Along an axis with one scale per view, that one; a scale for several tokens of a
   /// block is stored at the first of them.
-  std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
-                               layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
-                               std::int64_t head) const;
-  std::optional<BitRange> bits_at(const Row& row, std::int64_t channel) const;
+  std::vector<CodeRow> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                   layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                   std::int64_t head) const;
+  std::optional<BitRange> bits_at(const CodeRow& row, std::int64_t channel) const;
   /// All codes of a row as one wide code, where they are adjacent.
-  std::optional<BitRange> contiguous_bits(const Row& row) const;
-  void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
+  std::optional<BitRange> contiguous_bits(const CodeRow& row) const;
+  void settle(CodeRow& row, const ViewLocator& view, const Picks& channels) const;
 
   // transfer.cpp
-  std::vector<Run> runs_of_move(const Action& action);
-  void add_bits(std::vector<Run>& runs, const BitRange& from, const BitRange& to, bool new_block) const;
+  std::vector<BitRun> runs_of_move(const Action& action);
+  void add_bits(std::vector<BitRun>& runs, const BitRange& from, const BitRange& to, bool new_block) const;
   /// Applies registrations and boundaries: returns the runs that reach memory, and the objections to them.
-  std::vector<Violation> post(std::vector<Run>& runs, bool splits) const;
-  void emit(const std::vector<Run>& runs);
+  std::vector<Violation> post(std::vector<BitRun>& runs, bool splits) const;
+  void emit(const std::vector<BitRun>& runs);
   /// The same, simultaneously: if a run would read what another wrote, all go through a buffer.
-  void emit_at_once(std::vector<Run> runs);
+  void emit_at_once(std::vector<BitRun> runs);
   bool inside(int buffer, std::int64_t offset, std::int64_t bytes) const;
 
   const Scenario& scenario_;
@@ -174,7 +175,7 @@ class Recorder {
   CopyProgram& program_;
   Locators& locators_;
   std::set<int> needs_registration_;
-  Progress now_;
+  RecorderProgress now_;
 };
 
 }  // namespace kvcts::scenario

@@ -38,9 +38,9 @@ Table Recorder::table_of(const RequestNow& request, const ViewLocator& view,
   return out;
 }
 
-std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& request, const Table& table,
-                                const Selection& pick, const std::string& parts) const {
-  std::vector<Row> out;
+std::vector<CodeRow> Recorder::rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                    const StepSelection& pick, const std::string& parts) const {
+  std::vector<CodeRow> out;
   const std::int64_t n = view.block_size();
   for (const PlaneLocator& plane : view.planes()) {
     const Component component = plane.plane().component;
@@ -56,7 +56,7 @@ std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& reque
       each(Axis::kv, pick.kv, [&](std::int64_t kv, std::int64_t kv_part) {
         each(Axis::layer, pick.layers, [&](std::int64_t layer, std::int64_t layer_part) {
           each(Axis::head, pick.heads, [&](std::int64_t head, std::int64_t head_part) {
-            Row row{&plane, component, kv, layer, token, head, block, sum + kv_part + layer_part + head_part, 0, whole};
+            CodeRow row{&plane, component, kv, layer, token, head, block, sum + kv_part + layer_part + head_part, 0, whole};
             settle(row, view, pick.channels);
             out.push_back(row);
           });
@@ -81,10 +81,10 @@ std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& reque
   return out;
 }
 
-std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
-                                     Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
-                                     std::int64_t head) const {
-  std::vector<Row> out;
+std::vector<CodeRow> Recorder::find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                         Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                         std::int64_t head) const {
+  std::vector<CodeRow> out;
   const std::int64_t n = view.block_size();
   const std::int64_t position = floor_div(token - request.first_token, n);
   for (const PlaneLocator& plane : view.planes()) {
@@ -93,7 +93,7 @@ std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& 
     if (!k || !l || !h) continue;
     const layout::Box& box = plane.domain();
     if (kv >= box.hi[Axis::kv] || layer >= box.hi[Axis::layer] || head >= box.hi[Axis::head]) continue;
-    Row row{&plane, component, kv, layer, token, head, 0, *k + *l + *h, 0, plane.unblocked()};
+    CodeRow row{&plane, component, kv, layer, token, head, 0, *k + *l + *h, 0, plane.unblocked()};
     if (!row.whole) {
       const auto entry = std::find(table.positions.begin(), table.positions.end(), position);
       const auto index = static_cast<std::size_t>(entry - table.positions.begin());
@@ -110,9 +110,9 @@ std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& 
   return out;
 }
 
-std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
-                                       Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
-                                       std::int64_t head) const {
+std::vector<CodeRow> Recorder::find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                           Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                           std::int64_t head) const {
   const auto& planes = view.planes();
   if (std::none_of(planes.begin(), planes.end(), [&](const PlaneLocator& p) { return p.plane().component == component; }))
     return {};
@@ -136,7 +136,7 @@ std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow
 }
 
 // Code that rounds addresses down does so at the start of a row; the inside of the row keeps its distances.
-void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) const {
+void Recorder::settle(CodeRow& row, const ViewLocator& view, const Picks& channels) const {
   if (view.align() <= 1) return;
   const std::int64_t first = channels && !channels->empty() ? channels->front() : row.plane->domain().lo[Axis::channel];
   const auto part = row.plane->part(Axis::channel, first);
@@ -146,7 +146,7 @@ void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) 
   row.shift = floor_div(base + at.bit, unit) * unit - (base + at.bit);
 }
 
-std::optional<BitRange> Recorder::contiguous_bits(const Row& row) const {
+std::optional<BitRange> Recorder::contiguous_bits(const CodeRow& row) const {
   if (!row.plane->contiguous()) return std::nullopt;
   const layout::Box& box = row.plane->domain();
   auto out = bits_at(row, box.lo[Axis::channel]);
@@ -154,7 +154,7 @@ std::optional<BitRange> Recorder::contiguous_bits(const Row& row) const {
   return out;
 }
 
-std::optional<BitRange> Recorder::bits_at(const Row& row, std::int64_t channel) const {
+std::optional<BitRange> Recorder::bits_at(const CodeRow& row, std::int64_t channel) const {
   const layout::Box& box = row.plane->domain();
   if (channel < box.lo[Axis::channel] || channel >= box.hi[Axis::channel]) return std::nullopt;
   const auto part = row.plane->part(Axis::channel, channel);

@@ -22,10 +22,10 @@ std::string key_text(const std::map<std::string, std::string>& key) {
 std::vector<Stored> Recorder::stored(const Action& a) {
   const bool put = a.op == Operation::put;
   const RequestNow& now = request(a.request);
-  const Selection pick = put ? a.pick : destinations(a);
+  const StepSelection pick = put ? a.pick : destinations(a);
   // If several views hold the same element, read the first and write all.
   struct Held {
-    Row row;
+    CodeRow row;
     std::size_t view;
     std::array<std::int64_t, 5> key;
     std::int64_t channel;
@@ -34,7 +34,7 @@ std::vector<Stored> Recorder::stored(const Action& a) {
   const auto& views = put ? a.from : a.to;
   for (std::size_t v = 0; v < views.size(); ++v) {
     const ViewLocator& view = locator(views[v]);
-    for (const Row& row : rows(view, now, table_of(now, view, put ? a.from_blocks : a.to_blocks), pick, a.parts)) {
+    for (const CodeRow& row : rows(view, now, table_of(now, view, put ? a.from_blocks : a.to_blocks), pick, a.parts)) {
       const auto source = [&](const Picks& from, const Picks& to, std::int64_t coordinate) {
         return put ? coordinate : source_of(from, to, coordinate);
       };
@@ -121,7 +121,7 @@ void Recorder::put(const StepExecution& execution) {
   event(execution, {{"store", a.store}, {"key", a.key}, {"there", there}});
   if (there && a.on_exists == "keep") return;
   Blob blob = more ? known->second : Blob{temporary((bits + 7) / 8), (bits + 7) / 8, execution.step, {}};
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
   std::int64_t moved = 0;
   for (const Stored& c : codes) {
     add_bits(runs, c.bits_at, {blob.buffer, c.at, c.bits_at.width}, false);
@@ -144,7 +144,7 @@ void Recorder::get(const StepExecution& execution) {
   const Blob& blob = found->second;
   std::int64_t bits = 0, moved = 0;
   bool part = false;
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
   // Skip what the object lacks.
   const auto has = [&](std::int64_t begin, std::int64_t end) {
     if (end > blob.bytes * 8) return false;

@@ -18,8 +18,8 @@ std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordina
   return index < from->size() ? (*from)[index] : coordinate;
 }
 
-Selection destinations(const Action& action) {
-  Selection out = action.pick;
+StepSelection destinations(const Action& action) {
+  StepSelection out = action.pick;
   const auto over = [](Picks& into, const Picks& with) {
     if (with) into = with;
   };
@@ -31,12 +31,12 @@ Selection destinations(const Action& action) {
 namespace {
 
 // What is adjacent at both ends of a block is one copy, whatever the order of its rows.
-void join(std::vector<Run>& runs, std::size_t begin) {
+void join(std::vector<BitRun>& runs, std::size_t begin) {
   const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
-  std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) {
+  std::stable_sort(first, runs.end(), [](const BitRun& a, const BitRun& b) {
     return std::tuple(a.src_buffer, a.dst_buffer, a.dst) < std::tuple(b.src_buffer, b.dst_buffer, b.dst);
   });
-  std::vector<Run> joined;
+  std::vector<BitRun> joined;
   for (auto run = first; run != runs.end(); ++run) {
     const bool follows = !joined.empty() && joined.back().src_buffer == run->src_buffer &&
                          joined.back().dst_buffer == run->dst_buffer && joined.back().src + joined.back().n == run->src &&
@@ -52,10 +52,10 @@ void join(std::vector<Run>& runs, std::size_t begin) {
 
 }  // namespace
 
-void Recorder::add_bits(std::vector<Run>& runs, const BitRange& from, const BitRange& to, bool new_block) const {
+void Recorder::add_bits(std::vector<BitRun>& runs, const BitRange& from, const BitRange& to, bool new_block) const {
   const std::int64_t n = std::min(from.width, to.width);
   if (!new_block && !runs.empty()) {
-    Run& last = runs.back();
+    BitRun& last = runs.back();
     if (last.src_buffer == from.buffer && last.dst_buffer == to.buffer && last.src + last.n == from.bit &&
         last.dst + last.n == to.bit) {
       last.n += n;
@@ -65,10 +65,10 @@ void Recorder::add_bits(std::vector<Run>& runs, const BitRange& from, const BitR
   runs.push_back({from.buffer, to.buffer, from.bit, to.bit, n});
 }
 
-std::vector<Run> Recorder::runs_of_move(const Action& action) {
-  std::vector<Run> runs;
+std::vector<BitRun> Recorder::runs_of_move(const Action& action) {
+  std::vector<BitRun> runs;
   const RequestNow& now = request(action.request);
-  const Selection wanted = destinations(action);
+  const StepSelection wanted = destinations(action);
   std::vector<std::pair<const ViewLocator*, Table>> sources;
   for (const View& view : action.from) {
     const ViewLocator& at = locator(view);
@@ -79,14 +79,14 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
     const Table table = table_of(now, to, action.to_blocks);
     std::int64_t block = -1;
     std::size_t block_begin = runs.size();
-    for (const Row& row : rows(to, now, table, wanted, action.parts)) {
+    for (const CodeRow& row : rows(to, now, table, wanted, action.parts)) {
       if (row.block != block && !action.splits) join(runs, block_begin);
       if (row.block != block) block_begin = runs.size();
       const std::int64_t kv = source_of(action.pick.kv, action.pick_to.kv, row.kv);
       const std::int64_t layer = source_of(action.pick.layers, action.pick_to.layers, row.layer);
       const std::int64_t head = source_of(action.pick.heads, action.pick_to.heads, row.head);
       const std::int64_t token = row.whole ? row.token : source_of(action.pick.tokens, action.pick_to.tokens, row.token);
-      std::vector<Row> found;
+      std::vector<CodeRow> found;
       for (const auto& [source, source_table] : sources) {
         found = find_rows(*source, now, source_table, row.component, kv, layer, token, head);
         if (!found.empty()) break;
@@ -110,7 +110,7 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
         const auto to_bits = bits_at(row, c);
         if (!to_bits) continue;
         const std::int64_t from_channel = source_of(action.pick.channels, action.pick_to.channels, c);
-        for (const Row& source : found) {
+        for (const CodeRow& source : found) {
           const auto from_bits = bits_at(source, from_channel);
           if (!from_bits) continue;
           add_bits(runs, *from_bits, *to_bits, new_block);
@@ -129,12 +129,12 @@ bool Recorder::inside(int buffer, std::int64_t offset, std::int64_t bytes) const
   return offset >= -b.guard_below && offset + bytes <= b.bytes + b.guard_above;
 }
 
-std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const {
+std::vector<Violation> Recorder::post(std::vector<BitRun>& runs, bool splits) const {
   std::vector<Violation> against;
-  std::vector<Run> posted;
-  for (Run rest : runs) {
+  std::vector<BitRun> posted;
+  for (BitRun rest : runs) {
     while (rest.n > 0) {
-      Run piece = rest;
+      BitRun piece = rest;
       bool good = true;
       // Each end may shorten the piece; the loop handles the rest.
       const auto bound = [&](int buffer, std::int64_t& bit, bool write) {
@@ -191,15 +191,15 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
   return against;
 }
 
-void Recorder::emit_at_once(std::vector<Run> runs) {
+void Recorder::emit_at_once(std::vector<BitRun> runs) {
   std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (buffer, begin) -> end, in bits, may overlap
   std::int64_t longest = 0;
-  for (const Run& run : runs) {
+  for (const BitRun& run : runs) {
     auto& end = written[{run.dst_buffer, run.dst}];
     end = std::max(end, run.dst + run.n);
     longest = std::max(longest, run.n);
   }
-  const bool clash = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
+  const bool clash = std::any_of(runs.begin(), runs.end(), [&](const BitRun& run) {
     for (auto w = written.lower_bound({run.src_buffer, run.src - longest}); w != written.end(); ++w) {
       if (w->first.first != run.src_buffer || w->first.second >= run.src + run.n) return false;
       if (w->second > run.src) return true;
@@ -209,7 +209,7 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
   if (clash) {
     const int buffer = temporary(0);
     std::int64_t at = 0;
-    std::vector<Run> in = runs;
+    std::vector<BitRun> in = runs;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       // As far into its byte as before, so whole bytes stay whole.
       at += runs[i].src - floor_div(runs[i].src, 8) * 8;
@@ -223,14 +223,15 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
   emit(runs);
 }
 
-void Recorder::emit(const std::vector<Run>& runs) {
-  for (const Run& run : runs) {
+void Recorder::emit(const std::vector<BitRun>& runs) {
+  for (const BitRun& run : runs) {
     if (run.src % 8 == 0 && run.dst % 8 == 0 && run.n % 8 == 0) {
-      program_.ops.push_back({Op::Kind::copy, run.src_buffer, run.dst_buffer, run.src / 8, run.dst / 8, run.n / 8, 0});
+      program_.ops.push_back(
+          {ProgramOp::Kind::copy, run.src_buffer, run.dst_buffer, run.src / 8, run.dst / 8, run.n / 8, 0});
       continue;
     }
     for (std::int64_t i = 0; i < run.n; i += 4) {
-      program_.ops.push_back({Op::Kind::nibble, run.src_buffer, run.dst_buffer, run.src + i, run.dst + i, 0, 0});
+      program_.ops.push_back({ProgramOp::Kind::nibble, run.src_buffer, run.dst_buffer, run.src + i, run.dst + i, 0, 0});
     }
   }
 }

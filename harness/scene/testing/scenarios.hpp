@@ -13,9 +13,9 @@ namespace kvcts::scenario::testing {
 
 inline layout::Scheme plain(layout::Dtype dtype) { return {std::string(layout::name(dtype)), dtype, {}, {}}; }
 
-inline Request request(std::int64_t tokens, std::map<std::string, std::vector<std::int64_t>> blocks,
-                       std::uint32_t generation = 1) {
-  Request out;
+inline ScenarioRequest request(std::int64_t tokens, std::map<std::string, std::vector<std::int64_t>> blocks,
+                               std::uint32_t generation = 1) {
+  ScenarioRequest out;
   out.tokens = tokens;
   out.generation = generation;
   out.blocks = std::move(blocks);

@@ -35,7 +35,7 @@ void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
       EXPECT_EQ(program.checks[index], check.step);
       Rendering rendering(truth_bytes.symbols, truth_bytes.space.buffers(), TruthBytes::seed, pass);
       for (const Buffer& b : truth_bytes.space.buffers()) {
-        const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];
+        const SymbolImage& image = check.images[static_cast<std::size_t>(b.ordinal)];
         const auto compare = [&](std::int64_t begin, std::int64_t end) {
           std::vector<std::uint8_t> must(static_cast<std::size_t>(end - begin)), found(must.size());
           render(image, b, rendering, begin, must);
@@ -54,10 +54,10 @@ void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
         }
         // Pages that either of them wrote.
         std::set<std::int64_t> begins;
-        for (const auto& [number, ids] : image.pages()) begins.insert(number * Image::page);
+        for (const auto& [number, ids] : image.pages()) begins.insert(number * SymbolImage::page);
         for (const std::int64_t begin : bytes.pages(b.ordinal)) begins.insert(begin);
         for (const std::int64_t begin : begins) {
-          compare(std::max(begin, -b.guard_below), std::min(begin + Image::page, b.bytes + b.guard_above));
+          compare(std::max(begin, -b.guard_below), std::min(begin + SymbolImage::page, b.bytes + b.guard_above));
         }
       }
     });

@@ -119,15 +119,16 @@ void ReferenceModel::check() {
   if (a.is == "unchanged") {
     for (const auto& [buffer, spans] : named) {
       const auto b = static_cast<std::size_t>(buffer);
-      const Image before = truth_.checks.empty() ? Image{} : truth_.checks.back().images[b];
+      const SymbolImage before = truth_.checks.empty() ? SymbolImage{} : truth_.checks.back().images[b];
       // Bytes in pages that neither image has are untouched in both.
       std::set<std::int64_t> pages;
-      for (const Image* image : {&static_cast<const Image&>(here.images[b]), &before}) {
+      for (const SymbolImage* image : {&static_cast<const SymbolImage&>(here.images[b]), &before}) {
         for (const auto& [number, ids] : image->pages()) pages.insert(number);
       }
       for (const std::int64_t number : pages) {
         for (const auto& [begin, end] : spans) {
-          for (std::int64_t i = std::max(begin, number * Image::page); i < std::min(end, (number + 1) * Image::page); ++i) {
+          for (std::int64_t i = std::max(begin, number * SymbolImage::page);
+               i < std::min(end, (number + 1) * SymbolImage::page); ++i) {
             if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
           }
         }

@@ -105,13 +105,13 @@ std::size_t Elements::index(const Coordinate& at) const {
   return box.begin + static_cast<std::size_t>(i);
 }
 
-const Code* Elements::find(const Coordinate& at) const {
+const SymbolicCode* Elements::find(const Coordinate& at) const {
   const Box& box = boxes_[static_cast<std::size_t>(at.component)];
   for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) {
     if (at.*axis < box.lo.*axis || at.*axis >= box.hi.*axis) return nullptr;
   }
   if (position(box.layers, at.layer) < 0 || position(box.tokens, at.token) < 0) return nullptr;
-  const Code& code = codes_[index(at)];
+  const SymbolicCode& code = codes_[index(at)];
   return code.width > 0 ? &code : nullptr;
 }
 
@@ -119,14 +119,14 @@ const Code* Elements::find(const Coordinate& at) const {
 Elements ReferenceModel::gather(const std::vector<Stop>& stops) {
   Elements out(stops);
   for (const Stop& stop : stops) {
-    Code& code = out.slot(coordinate_of(stop));
+    SymbolicCode& code = out.slot(coordinate_of(stop));
     if (code.width == 0) code = code_at(stop);
   }
   return out;
 }
 
 bool ReferenceModel::place(const std::vector<Placed>& codes) {
-  const auto bytes = [](const Code& code) { return (code.width + 7) / 8; };
+  const auto bytes = [](const SymbolicCode& code) { return (code.width + 7) / 8; };
   std::vector<Access> accesses;
   std::vector<bool> good(codes.size(), true);
   for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -154,13 +154,13 @@ void ReferenceModel::move() {
                 heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
   const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
   expect_picks(a.from, a.pick);
-  Selection pick = a.pick;
+  StepSelection pick = a.pick;
   pick.channels.reset();  // whole rows, so that alignment sees where they begin
   const Elements from = gather(stops(a.from, a.from_blocks, pick));
 
   std::vector<Placed> codes;
   std::int64_t bits = 0;
-  const Selection there{layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted};
+  const StepSelection there{layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted};
   for (const Stop& to : stops(a.to, a.to_blocks, there)) {
     const Coordinate at{to.component,
                         kv.source(to.kv),
@@ -168,7 +168,7 @@ void ReferenceModel::move() {
                         to.whole ? to.token : tokens.source(to.token),
                         heads.source(to.head),
                         channels.source(to.channel)};
-    const Code* code = from.find(at);
+    const SymbolicCode* code = from.find(at);
     if (!code) continue;
     if (code->width != to.width) {
       fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width,
@@ -183,13 +183,13 @@ void ReferenceModel::move() {
 }
 
 std::vector<Stop> ReferenceModel::unused_slots(const View& view) {
-  const Walk& at = walk(view);
-  Selection pick = action_->pick_to;
-  for (const auto axis : {&Selection::layers, &Selection::kv, &Selection::heads, &Selection::channels})
+  const ViewWalk& at = walk(view);
+  StepSelection pick = action_->pick_to;
+  for (const auto axis : {&StepSelection::layers, &StepSelection::kv, &StepSelection::heads, &StepSelection::channels})
     if (!(pick.*axis)) pick.*axis = action_->pick.*axis;
   const Picks taken = pick.tokens ? pick.tokens : action_->pick.tokens;
   pick.tokens.reset();
-  Wanted take = wanted(at, action_->to_blocks, pick);
+  ViewPart take = wanted(at, action_->to_blocks, pick);
   if (taken && std::find(taken->begin(), taken->end(), take.end - 1) == taken->end()) return {};
   // Up to the end of the block, of the larger one of both ends.
   std::int64_t block = at.block_size();
@@ -215,11 +215,11 @@ void ReferenceModel::free_unused_slots() {
     for (const Stop& stop : stops)
       for (int i = 0; i < stop.bytes(); ++i) bits[stop.buffer][stop.byte() + i] += std::min(stop.width, 8);
     // Other requests may have tokens there: a shared prefix, with more of the block used.
-    const Walk& at = walk(view);
+    const ViewWalk& at = walk(view);
     for (const auto& [name, other] : requests_) {
       const auto table = other.tables.find(at.memory());
       if (table == other.tables.end()) continue;
-      Wanted used{{}, other.first_token, other.first_token + other.tokens, {}, "all"};
+      ViewPart used{{}, other.first_token, other.first_token + other.tokens, {}, "all"};
       std::int64_t position = 0;
       for (std::size_t i = 0; i < table->second.ids.size(); ++i) {
         position = i < table->second.positions.size() ? table->second.positions[i] : i == 0 ? 0 : position + 1;
@@ -297,7 +297,7 @@ void ReferenceModel::copy_span(const Span& from, const Span& to) {
 namespace {
 
 /// Whether the bytes are those of one element's code, in their order.
-bool is_element(const SymbolTable& symbols, const Code& code) {
+bool is_element(const SymbolTable& symbols, const SymbolicCode& code) {
   const Symbol symbol = symbols.at(code.bytes[0]);
   if (symbol.kind != Symbol::Kind::tag || symbol.dtype != code.dtype || symbol.byte != 0) return false;
   for (int i = 1; i < code.width / 8; ++i) {
@@ -308,7 +308,7 @@ bool is_element(const SymbolTable& symbols, const Code& code) {
 
 }  // namespace
 
-SymbolId ReferenceModel::reference(const Code& code) {
+SymbolId ReferenceModel::reference(const SymbolicCode& code) {
   if (code.width >= 8 && is_element(symbols_, code)) return code.bytes[0] + 1;
   Symbol symbol{.kind = Symbol::Kind::code,
                 .dtype = code.dtype,
@@ -319,7 +319,8 @@ SymbolId ReferenceModel::reference(const Code& code) {
   return symbols_.intern(symbol) + 1;
 }
 
-Symbol ReferenceModel::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
+Symbol ReferenceModel::number_of(const Coordinate& at, const SymbolicCode& code, const SymbolicCode* scale,
+                                 const SymbolicCode* global_scale) {
   Symbol symbol;
   if (is_element(symbols_, code)) {
     symbol = symbols_.at(code.bytes[0]);
@@ -351,17 +352,17 @@ struct Groups {
 
 /// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale per block, or per few
 /// tokens, is stored at the first of them.
-const Code* scale_at(const Elements& from, Coordinate at, std::int64_t first_token, std::int64_t block_size) {
+const SymbolicCode* scale_at(const Elements& from, Coordinate at, std::int64_t first_token, std::int64_t block_size) {
   const Elements::Box& box = from.box(at.component);
   if (box.empty()) return nullptr;
   for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head}) {
     if (box.hi.*axis - box.lo.*axis == 1) at.*axis = box.lo.*axis;
   }
   if (at.component == Component::global_scale) at.channel = box.lo.channel;
-  if (const Code* code = from.find(at)) return code;
+  if (const SymbolicCode* code = from.find(at)) return code;
   const std::int64_t begin = first_token + (at.token - first_token) / block_size * block_size;
   while (--at.token >= begin) {
-    if (const Code* code = from.find(at)) return code;
+    if (const SymbolicCode* code = from.find(at)) return code;
   }
   return nullptr;
 }
@@ -389,13 +390,13 @@ void ReferenceModel::read() {
   }
 
   const auto element = [&](const Coordinate& at, std::int64_t bit) {
-    const Code* code = from.find(at);
+    const SymbolicCode* code = from.find(at);
     if (!code) return;
     if (!a.decode) {
       put_code(out, bit, *code);
       return;
     }
-    const Code *scale = nullptr, *global_scale = nullptr;
+    const SymbolicCode *scale = nullptr, *global_scale = nullptr;
     // Next to wide codes, scales belong to the narrow ones.
     const Groups& g = by_kv[at.kv];
     if (a.scales != "ignored" && (code->width <= 8 || g.narrow_channels == 0)) {
@@ -438,8 +439,8 @@ void ReferenceModel::put() {
   event({{"store", a.store}, {"key", a.key}, {"there", there}});
   if (there && a.on_exists == "keep") return;
   std::vector<Placed> taken;
-  std::vector<Code> object;
-  gather(stops(a.from, a.from_blocks, a.pick)).each([&](const Coordinate&, const Code& code) {
+  std::vector<SymbolicCode> object;
+  gather(stops(a.from, a.from_blocks, a.pick)).each([&](const Coordinate&, const SymbolicCode& code) {
     taken.push_back({-1, 0, code});
     object.push_back(code);
   });
@@ -464,7 +465,7 @@ void ReferenceModel::get() {
         heads.source(s.head), channels.source(s.channel)};
   };
   std::stable_sort(to.begin(), to.end(), [&](const Stop& x, const Stop& y) { return object_of(x) < object_of(y); });
-  const std::vector<Code>& object = found->second;
+  const std::vector<SymbolicCode>& object = found->second;
   std::vector<Placed> codes;
   std::size_t next = 0;
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -475,7 +476,7 @@ void ReferenceModel::get() {
       fail(fmt::format("the object holds {} codes, but not the requested one ({})", object.size(),
                        to_string(coordinate_of(to[i]))));
     }
-    Code code = object[next - 1];
+    SymbolicCode code = object[next - 1];
     code.buffer = -1;
     codes.push_back({to[i].buffer, to[i].bit, code});
   }

@@ -217,13 +217,13 @@ void ReferenceModel::assign() {
 
 // ---- what a step takes ---------------------------------------------------------------------------------------------
 
-const Walk& ReferenceModel::walk(const View& view) {
+const ViewWalk& ReferenceModel::walk(const View& view) {
   // Everything that a walk depends on; the other fields of a view are in its cache text.
   const std::string key =
       fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
                   view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
   auto& slot = walks_[key];
-  if (!slot) slot = std::make_unique<Walk>(view, space_);
+  if (!slot) slot = std::make_unique<ViewWalk>(view, space_);
   return *slot;
 }
 
@@ -233,10 +233,10 @@ ReferenceModel::RequestNow& ReferenceModel::request() {
   return found->second;
 }
 
-Wanted ReferenceModel::wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead,
-                              const Selection& pick) {
+ViewPart ReferenceModel::wanted(const ViewWalk& view, const std::optional<std::vector<std::int64_t>>& instead,
+                                const StepSelection& pick) {
   const RequestNow& now = request();
-  Wanted out{{}, now.first_token, now.first_token + now.tokens, pick, parts_};
+  ViewPart out{{}, now.first_token, now.first_token + now.tokens, pick, parts_};
   if (pick.tokens) {
     for (const std::int64_t token : *pick.tokens) {
       if (token < out.begin || token >= out.end) {
@@ -275,7 +275,7 @@ Wanted ReferenceModel::wanted(const Walk& view, const std::optional<std::vector<
   return out;
 }
 
-void ReferenceModel::expect_picks(const std::vector<View>& views, const Selection& pick) {
+void ReferenceModel::expect_picks(const std::vector<View>& views, const StepSelection& pick) {
   for (const AxisPicks& p : {AxisPicks{Axis::layer, "layer", &pick.layers},
                              {Axis::kv, "kv", &pick.kv},
                              {Axis::head, "head", &pick.heads},
@@ -303,13 +303,13 @@ void ReferenceModel::expect_picks(const std::vector<View>& views, const Selectio
 }
 
 std::vector<Stop> ReferenceModel::stops(const std::vector<View>& views,
-                                        const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
+                                        const std::optional<std::vector<std::int64_t>>& instead, const StepSelection& pick,
                                         bool unpicked) {
   expect_picks(views, pick);
   std::vector<Stop> out;
   for (const View& view : views) {
-    const Walk& at = walk(view);
-    Wanted take = wanted(at, instead, pick);
+    const ViewWalk& at = walk(view);
+    ViewPart take = wanted(at, instead, pick);
     if (unpicked) take.pick = {};
     at.each(take, [&](const Stop& stop) {
       if (stop.width >= 8 && stop.bit % 8 != 0)
@@ -356,8 +356,8 @@ SymbolId ReferenceModel::id_at(int buffer, std::int64_t offset) {
   return id != hole ? id : fresh_id(space_.buffers()[static_cast<std::size_t>(buffer)], offset, symbols_);
 }
 
-Code ReferenceModel::code_at(const Stop& stop) {
-  Code code{.width = stop.width, .dtype = stop.dtype, .buffer = stop.buffer, .offset = stop.bit / 8};
+SymbolicCode ReferenceModel::code_at(const Stop& stop) {
+  SymbolicCode code{.width = stop.width, .dtype = stop.dtype, .buffer = stop.buffer, .offset = stop.bit / 8};
   if (stop.width == 4) {
     const Nibble half = symbols_.nibble(id_at(stop.buffer, stop.bit / 8), stop.bit % 8 != 0);
     code.bytes[0] = half.byte;
@@ -368,7 +368,7 @@ Code ReferenceModel::code_at(const Stop& stop) {
   return code;
 }
 
-Code ReferenceModel::content_of(const Stop& stop, std::uint32_t generation) {
+SymbolicCode ReferenceModel::content_of(const Stop& stop, std::uint32_t generation) {
   Symbol symbol{.kind = Symbol::Kind::tag,
                 .component = stop.component,
                 .dtype = stop.dtype,
@@ -380,7 +380,7 @@ Code ReferenceModel::content_of(const Stop& stop, std::uint32_t generation) {
                 .token = stop.token,
                 .head = stop.head,
                 .channel = stop.channel};
-  Code code{.width = stop.width, .dtype = stop.dtype};
+  SymbolicCode code{.width = stop.width, .dtype = stop.dtype};
   if (stop.width == 4) {
     const Nibble half = symbols_.nibble(symbol);
     code.bytes[0] = half.byte;
@@ -396,7 +396,7 @@ void ReferenceModel::put(int buffer, std::int64_t offset, SymbolId id) {
   if (const auto unused = unused_.find(buffer); unused != unused_.end()) remove_byte(unused->second, offset);
 }
 
-void ReferenceModel::put_code(int buffer, std::int64_t bit, const Code& code) {
+void ReferenceModel::put_code(int buffer, std::int64_t bit, const SymbolicCode& code) {
   if (code.width == 4) {
     const bool high = bit % 8 != 0;
     const Nibble other = symbols_.nibble(id_at(buffer, bit / 8), !high), half{code.bytes[0], code.high};
@@ -449,8 +449,8 @@ void ReferenceModel::fill() {
     }
   };
   for (const View& view : a.to) {
-    const Walk& at = walk(view);
-    Wanted take;
+    const ViewWalk& at = walk(view);
+    ViewPart take;
     if (!a.request.empty()) {
       take = wanted(at, a.to_blocks, a.pick);
     } else {

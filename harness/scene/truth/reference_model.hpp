@@ -17,7 +17,7 @@
 namespace kvcts::scenario {
 
 /// A code, by the names of its bytes. Four bits: half of `bytes[0]`.
-struct Code {
+struct SymbolicCode {
   int width{0};           ///< bits; 0 = there is none
   layout::Dtype dtype{};  ///< of the plane that holds it
   std::array<SymbolId, 4> bytes{};
@@ -38,9 +38,9 @@ class Elements {
  public:
   /// Reserves room for the elements of `stops`.
   explicit Elements(const std::vector<Stop>& stops);
-  Code& slot(const Coordinate& at) { return codes_[index(at)]; }
+  SymbolicCode& slot(const Coordinate& at) { return codes_[index(at)]; }
   /// nullptr: no such code.
-  const Code* find(const Coordinate& at) const;
+  const SymbolicCode* find(const Coordinate& at) const;
   /// Calls f(coordinate, code) in dense order.
   template <class F>
   void each(F&& f) const;
@@ -55,7 +55,7 @@ class Elements {
  private:
   std::size_t index(const Coordinate& at) const;
   std::array<Box, 3> boxes_;
-  std::vector<Code> codes_;
+  std::vector<SymbolicCode> codes_;
 };
 
 class ReferenceModel {
@@ -80,7 +80,7 @@ class ReferenceModel {
   struct Placed {
     int buffer{-1};
     std::int64_t bit{0};
-    Code code;
+    SymbolicCode code;
   };
   struct Access {
     std::string what;
@@ -97,19 +97,19 @@ class ReferenceModel {
   void write();
   void fill();
   void assign();
-  const Walk& walk(const View& view);
+  const ViewWalk& walk(const View& view);
   RequestNow& request();
   /// What the step takes from a view; throws where the request's blocks do not reach, or the view has no such block.
-  Wanted wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick);
-  void expect_picks(const std::vector<View>& views, const Selection& pick);
+  ViewPart wanted(const ViewWalk& view, const std::optional<std::vector<std::int64_t>>& instead, const StepSelection& pick);
+  void expect_picks(const std::vector<View>& views, const StepSelection& pick);
   /// The request's elements in the views, each inside its buffer. `unpicked`: checks picks without applying them.
   std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
-                          const Selection& pick, bool unpicked = false);
+                          const StepSelection& pick, bool unpicked = false);
   SymbolId id_at(int buffer, std::int64_t offset);
-  Code code_at(const Stop& stop);
-  Code content_of(const Stop& stop, std::uint32_t generation);
+  SymbolicCode code_at(const Stop& stop);
+  SymbolicCode content_of(const Stop& stop, std::uint32_t generation);
   void put(int buffer, std::int64_t offset, SymbolId id);  ///< one byte
-  void put_code(int buffer, std::int64_t bit, const Code& code);
+  void put_code(int buffer, std::int64_t bit, const SymbolicCode& code);
   void expect_inside(int buffer, std::int64_t offset, std::int64_t bytes) const;
   /// Byte ranges named by a raw step: "P", all of it, or `bytes` from an offset, `count` times.
   struct Span {
@@ -128,8 +128,9 @@ class ReferenceModel {
   void keep_inside(Span& from, Span& to);
   void copy_span(const Span& from, const Span& to);
   Elements gather(const std::vector<Stop>& stops);
-  SymbolId reference(const Code& code);  ///< Id + 1 for Symbol::whole, scale, global_scale
-  Symbol number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
+  SymbolId reference(const SymbolicCode& code);  ///< Id + 1 for Symbol::whole, scale, global_scale
+  Symbol number_of(const Coordinate& at, const SymbolicCode& code, const SymbolicCode* scale,
+                   const SymbolicCode* global_scale);
   /// Slots behind the last token, in its block: code that moves whole blocks writes them (scene/oracle/tail.hpp), so they do
   /// not matter until a step writes them.
   void free_unused_slots();
@@ -151,12 +152,12 @@ class ReferenceModel {
   const AddressSpace& space_;
   SymbolTable& symbols_;
   Truth truth_;
-  std::vector<Image> images_;
+  std::vector<SymbolImage> images_;
   std::map<std::string, RequestNow> requests_;
-  std::map<std::string, std::unique_ptr<Walk>> walks_;
+  std::map<std::string, std::unique_ptr<ViewWalk>> walks_;
   std::set<int> registered_only_;  ///< buffers whose memory the scenario registers
   std::map<int, std::vector<Range>> ranges_;
-  std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
+  std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<SymbolicCode>> stored_;
   std::vector<std::pair<std::string, nlohmann::json>> signals_;
   std::map<int, ByteRanges> any_;
   std::map<int, ByteRanges> unused_;  ///< buffer -> bytes of unused slots

@@ -25,14 +25,14 @@ namespace kvcts::scenario {
 
 /// What must hold when the sequence reaches a check (the last one is at the end of the sequence).
 struct Checkpoint {
-  std::string step;               ///< "" = the end
-  std::vector<Image> images;      ///< one per buffer of the address space
-  std::map<int, ByteRanges> any;  ///< buffer -> bytes that do not matter
-  std::string memory;             ///< compare only this one ("P" or "P/kv.L0"); "" = all
+  std::string step;                 ///< "" = the end
+  std::vector<SymbolImage> images;  ///< one per buffer of the address space
+  std::map<int, ByteRanges> any;    ///< buffer -> bytes that do not matter
+  std::string memory;               ///< compare only this one ("P" or "P/kv.L0"); "" = all
 };
 
 struct Truth {
-  Ending ending;
+  SequenceEnding ending;
   std::vector<Checkpoint> checks;
   /// One per step, with the fields of the machine's events (recorder.cpp): step, op, request, and what the op reports.
   std::vector<nlohmann::json> events;

@@ -114,7 +114,8 @@ struct Identity {
 };
 using Elements = std::vector<std::pair<Identity, Found>>;  // in the order of the table
 
-Elements brute_elements(const Scenario& s, const AddressSpace& space, const std::string& memory, const Request& request) {
+Elements brute_elements(const Scenario& s, const AddressSpace& space, const std::string& memory,
+                        const ScenarioRequest& request) {
   View view;
   view.of = memory;
   const layout::Cache cache = layout::cache_from_text(s.memories.at(memory).view.cache);
@@ -180,15 +181,15 @@ std::vector<std::int64_t> random_ids(std::int64_t blocks, std::int64_t count) {
 }
 
 struct Axes {
-  Picks Selection::* picks;
+  Picks StepSelection::* picks;
   std::int64_t Identity::* value;
 };
 const std::vector<Axes>& axes() {
-  static const std::vector<Axes> all{{&Selection::kv, &Identity::kv},
-                                     {&Selection::layers, &Identity::layer},
-                                     {&Selection::tokens, &Identity::token},
-                                     {&Selection::heads, &Identity::head},
-                                     {&Selection::channels, &Identity::channel}};
+  static const std::vector<Axes> all{{&StepSelection::kv, &Identity::kv},
+                                     {&StepSelection::layers, &Identity::layer},
+                                     {&StepSelection::tokens, &Identity::token},
+                                     {&StepSelection::heads, &Identity::head},
+                                     {&StepSelection::channels, &Identity::channel}};
   return all;
 }
 
@@ -202,7 +203,7 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
   Scenario s;
   s.memories["P"] = random_memory(from, dtype, "producer");
   s.memories["C"] = random_memory(to, dtype, "consumer");
-  Request& r = s.requests["r"];
+  ScenarioRequest& r = s.requests["r"];
   r.first_token = chance(30) ? pick(0, 1000) : 0;
   r.generation = static_cast<std::uint32_t>(pick(1, 4));
   r.tokens = pick(1, std::min(from.blocks * from.slots, to.blocks * to.slots));
@@ -337,7 +338,7 @@ class Author {
 
   void draw_requests() {
     for (const char* name : {"q", "r"}) {
-      Request& r = s_.requests[name];
+      ScenarioRequest& r = s_.requests[name];
       r.tokens = pick(1, 6);
       r.first_token = chance(30) ? pick(1, 9) : 0;
       r.generation = static_cast<std::uint32_t>(pick(1, 5));
@@ -354,8 +355,8 @@ class Author {
     return name + "/" + a.name;
   }
 
-  Selection picks(const Request& r) {
-    Selection out;
+  StepSelection picks(const ScenarioRequest& r) {
+    StepSelection out;
     out.layers = some(g_.first_layer, g_.layers);
     out.kv = some(0, 2);
     out.tokens = some(r.first_token, r.tokens);
@@ -399,7 +400,7 @@ class Author {
   void draw_step(bool early) {
     const std::string request = chance(50) ? "q" : "r", from = *rc::gen::elementOf(symbols_),
                       to = *rc::gen::elementOf(symbols_);
-    const Request& r = s_.requests[request];
+    const ScenarioRequest& r = s_.requests[request];
     const std::vector<std::string> contents{"tags", "tags", "codes", "values"}, scales{"used", "ignored", "twice"};
     Action a;
     const std::int64_t what = early ? 0 : pick(0, 8);

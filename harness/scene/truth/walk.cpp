@@ -29,7 +29,7 @@ bool in_parts(layout::Component component, const std::string& parts) {
   return true;
 }
 
-Walk::Walk(const View& view, const AddressSpace& space)
+ViewWalk::ViewWalk(const View& view, const AddressSpace& space)
     : space_(space), view_(view), cache_(cache_of(view)), memory_(memory_of(view)), starts_(space.addresses(view, cache_)) {
   for (const Plane& plane : cache_.planes) {
     std::int64_t last = plane.origin[Axis::slot];
@@ -38,12 +38,12 @@ Walk::Walk(const View& view, const AddressSpace& space)
   }
 }
 
-bool Walk::blocked() const {
+bool ViewWalk::blocked() const {
   return std::any_of(cache_.planes.begin(), cache_.planes.end(),
                      [](const Plane& p) { return has_axis(p, Axis::block) || has_axis(p, Axis::slot); });
 }
 
-bool Walk::holds(Axis axis, std::int64_t coordinate, const std::string& parts) const {
+bool ViewWalk::holds(Axis axis, std::int64_t coordinate, const std::string& parts) const {
   for (const Plane& plane : cache_.planes) {
     if (!in_parts(plane.component, parts)) continue;
     if (axis == Axis::block) {
@@ -58,7 +58,7 @@ bool Walk::holds(Axis axis, std::int64_t coordinate, const std::string& parts) c
 
 // A value in bits, cut to the width of the view's arithmetic. Anything below its unit (the other nibble) is not part of the
 // product.
-std::int64_t Walk::cut(const Plane& plane, std::int64_t bits) const {
+std::int64_t ViewWalk::cut(const Plane& plane, std::int64_t bits) const {
   const Arithmetic& how = view_.arithmetic;
   if (how.bits >= 64) return bits;
   const std::int64_t unit = how.unit == "elements" ? layout::bits(plane.dtype) : 8;
@@ -69,7 +69,7 @@ std::int64_t Walk::cut(const Plane& plane, std::int64_t bits) const {
   return static_cast<std::int64_t>(kept) * unit + (bits - whole * unit);
 }
 
-std::int64_t Walk::address(const Plane& plane, std::int64_t sum) const {
+std::int64_t ViewWalk::address(const Plane& plane, std::int64_t sum) const {
   std::int64_t bits = plane.offset + sum;
   if (view_.arithmetic.of == "sum") bits = cut(plane, bits);
   std::int64_t start = starts_[static_cast<std::size_t>(plane.allocation)].offset + view_.offset;
@@ -79,14 +79,14 @@ std::int64_t Walk::address(const Plane& plane, std::int64_t sum) const {
   return bits == floor_to(bits, 8) ? bits + 4 : bits - 4;
 }
 
-std::int64_t Walk::aligned_shift(const Plane& plane, std::int64_t address) const {
+std::int64_t ViewWalk::aligned_shift(const Plane& plane, std::int64_t address) const {
   if (view_.align <= 1) return 0;
   const BufferAddress& start = starts_[static_cast<std::size_t>(plane.allocation)];
   const std::int64_t absolute = space_.buffers()[static_cast<std::size_t>(start.buffer)].base * 8 + address;
   return floor_to(absolute, view_.align * 8) - absolute;
 }
 
-std::vector<AxisStop> Walk::stops(const Plane& plane, Axis axis, const Picks& picks) const {
+std::vector<AxisStop> ViewWalk::stops(const Plane& plane, Axis axis, const Picks& picks) const {
   std::vector<AxisStop> out{{plane.origin[axis], 0}};
   for (const Mode& mode : modes_of(plane, axis)) {
     std::vector<AxisStop> next;
@@ -107,8 +107,8 @@ std::vector<AxisStop> Walk::stops(const Plane& plane, Axis axis, const Picks& pi
 }
 
 // Pools have millions of blocks: enter a digit only if one of the requested ids can still follow.
-std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane& plane,
-                                                                    const std::vector<std::int64_t>& ids) const {
+std::map<std::int64_t, std::vector<std::int64_t>> ViewWalk::block_stops(const Plane& plane,
+                                                                        const std::vector<std::int64_t>& ids) const {
   std::vector<Mode> modes = modes_of(plane, Axis::block);
   std::stable_sort(modes.begin(), modes.end(), [](const Mode& a, const Mode& b) { return a.step > b.step; });
   std::vector<std::int64_t> reach(modes.size() + 1, 0);  // of the modes from here on

@@ -40,16 +40,16 @@ struct BlockTokens {
 };
 
 /// Selects part of a view: tokens [begin, end), and of those only the picked ones.
-struct Wanted {
+struct ViewPart {
   std::vector<BlockTokens> blocks;
   std::int64_t begin{0}, end{0};
-  Selection pick;
+  StepSelection pick;
   std::string parts{"all"};
 };
 
-class Walk {
+class ViewWalk {
  public:
-  Walk(const View& view, const AddressSpace& space);
+  ViewWalk(const View& view, const AddressSpace& space);
 
   const std::string& memory() const { return memory_; }
   const layout::Cache& cache() const { return cache_; }
@@ -62,7 +62,7 @@ class Walk {
 
   /// Calls f(const Stop&) for each element; planes as written, channel innermost.
   template <class F>
-  void each(const Wanted& wanted, F&& f) const;
+  void each(const ViewPart& wanted, F&& f) const;
 
  private:
   /// Values of one axis that `keep` accepts (nullptr: all), ascending digits, outermost mode first.
@@ -85,7 +85,7 @@ class Walk {
 bool in_parts(layout::Component component, const std::string& parts);
 
 template <class F>
-void Walk::each(const Wanted& wanted, F&& f) const {
+void ViewWalk::each(const ViewPart& wanted, F&& f) const {
   using layout::Axis;
   std::vector<std::int64_t> ids;
   for (const BlockTokens& b : wanted.blocks) ids.push_back(b.block);

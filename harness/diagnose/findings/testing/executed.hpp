@@ -210,7 +210,7 @@ class ExecutedScenario {
 
   /// What a step reads, in its dense order.
   void element_run(const Action& read) {
-    const Request& of = scenario.requests.at(read.request);
+    const ScenarioRequest& of = scenario.requests.at(read.request);
     const int output = space.output(read.output);
     const layout::Cache cache = layout::cache_from_text(read.from.front().cache);
     for (const OutputSection& s : output_shape(read, {of.first_token, of.tokens}).sections) {
