@@ -116,7 +116,7 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
 double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const AddressSpace& space,
                            const SymbolTable& symbols, std::int64_t content) {
   // Measured, rounded up: attribution, observed move and place of a byte; a byte whose poison is looked up by its value.
-  constexpr double per_clue = 600, per_named = 128;
+  constexpr double per_attribution = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {
     for (const Buffer& b : space.buffers()) {
@@ -127,7 +127,7 @@ double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, co
   }
   const double rendered = static_cast<double>(symbols.chunks()) * SymbolTable::chunk;
   return naming_passes * (2 * kept + rendered) + per_named * named +
-         per_clue * static_cast<double>(content + mismatch.wrong_bytes);
+         per_attribution * static_cast<double>(content + mismatch.wrong_bytes);
 }
 
 std::int64_t content_of(const Expectation& expectation, const SymbolTable& symbols) {

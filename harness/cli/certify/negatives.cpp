@@ -16,7 +16,7 @@ namespace kvcts::cli {
 
 namespace {
 
-constexpr const char* rehearsed_with = "memcpy";
+constexpr const char* rehearsal_engine = "memcpy";
 constexpr int most_rounds = 40;
 
 /// The negatives with the suite's own engine.
@@ -28,7 +28,7 @@ std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negat
   supervisor::Handlers handlers;
   handlers.on_result = [&](std::size_t i, CaseResult&& result) { results[i] = std::move(result); };
   const auto injected = [&](std::size_t i) {
-    ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, rehearsed_with);
+    ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, rehearsal_engine);
     sabotage::put_into(negatives[i].injector, resolved);
     return resolved;
   };
@@ -70,7 +70,7 @@ class Draw {
       const std::size_t selected = cases_[(first + step) % cases_.size()];
       if (!holds(injector.only, selected) || !holds(injector.likely, selected)) continue;
       try {
-        if (!sabotage::fits(injector, subject_.resolve(selected, seed_of(challenge_), rehearsed_with))) continue;
+        if (!sabotage::fits(injector, subject_.resolve(selected, seed_of(challenge_), rehearsal_engine))) continue;
       } catch (const std::exception&) {
         continue;  // the run itself reports it
       }
@@ -85,7 +85,7 @@ class Draw {
     auto found = expressions_.find(expression);
     if (found == expressions_.end()) found = expressions_.emplace(expression, matrix::Expression(expression, space_)).first;
     nlohmann::json axes = subject_.selection().facts(selected).value("axes", nlohmann::json::object());
-    axes["engine"] = rehearsed_with;
+    axes["engine"] = rehearsal_engine;
     return found->second.evaluate(matrix::lookup_of(space_, axes), subject_.selection().id(selected));
   }
 
@@ -131,7 +131,8 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
     for (const CaseResult& result : results)
       if ((result.outcome != Outcome::pass && result.outcome != Outcome::fail && result.outcome != Outcome::refused) ||
           (result.outcome == Outcome::fail && result.phase == Phase::registration))
-        throw CannotRehearse(fmt::format("the suite's own engine {} does not run here: {}", rehearsed_with, result.message));
+        throw CannotRehearse(
+            fmt::format("the suite's own engine {} does not run here: {}", rehearsal_engine, result.message));
     for (std::size_t i = 0; i < tries.size(); ++i) {
       if (!why_not_caught(results[i], tries[i].injector.fault_class).empty()) continue;
       tries[i].rehearsal = results[i];

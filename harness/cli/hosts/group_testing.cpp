@@ -17,12 +17,12 @@ Link link(int a, int b) { return std::minmax(a, b); }
 
 /// The circle method: one host stays, the others turn around it.
 std::vector<std::vector<Link>> tournament(int hosts) {
-  const int seats = hosts + hosts % 2, turns = seats - 1;  // an odd host out plays against an empty seat
+  const int slots = hosts + hosts % 2, turns = slots - 1;  // an odd host out plays against an empty seat
   std::vector<std::vector<Link>> rounds(static_cast<std::size_t>(hosts < 2 ? 0 : turns));
   for (int turn = 0; turn < std::ssize(rounds); ++turn) {
     auto& pairs = rounds[static_cast<std::size_t>(turn)];
-    if (seats == hosts) pairs.push_back(link(turn, turns));
-    for (int i = 1; i < seats / 2; ++i) pairs.push_back(link((turn + i) % turns, (turn + turns - i) % turns));
+    if (slots == hosts) pairs.push_back(link(turn, turns));
+    for (int i = 1; i < slots / 2; ++i) pairs.push_back(link((turn + i) % turns, (turn + turns - i) % turns));
   }
   return rounds;
 }

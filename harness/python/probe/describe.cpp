@@ -236,7 +236,7 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   const layout::Cache a = layout::instantiate(producer.text, common, producer.scheme),
                       b = layout::instantiate(consumer.text, theirs, consumer.scheme);
   const bool same = p.block_size == c.block_size && layout::same_map(a, b);
-  out.told_apart = same || shapes(producer.cache) != shapes(consumer.cache);
+  out.distinguished = same || shapes(producer.cache) != shapes(consumer.cache);
   if (same) {
     out.text = "compatible: the same coordinates at the same bytes";
     return out;
@@ -247,7 +247,7 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   if (p.block_size != c.block_size)
     how = fmt::format("blocks of {} tokens against blocks of {}{}{}", p.block_size, c.block_size, from == to ? "" : "; ",
                       from == to ? "" : how);
-  if (!out.told_apart) how += "; shapes and strides are the same, so a connector that checks them cannot tell";
+  if (!out.distinguished) how += "; shapes and strides are the same, so a connector that checks them cannot tell";
   if (moves == Moves::coordinates) {
     out.code = 10;
     out.text = "compatible with conversion: " + how;
@@ -262,9 +262,9 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
     return out;
   }
   out.code = 12;
-  std::string is = from, told = to;
-  std::erase(is, ' '), std::erase(told, ' ');
-  out.fault_class = diagnose::class_of_order(is, told);
+  std::string is = from, taken_for = to;
+  std::erase(is, ' '), std::erase(taken_for, ' ');
+  out.fault_class = diagnose::class_of_order(is, taken_for);
   std::string renamed;
   if (!a.planes.empty() && !b.planes.empty())
     renamed = layout::same_bytes_other_names(a.planes.front(), b.planes.front()).value_or("");

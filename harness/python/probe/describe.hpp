@@ -40,7 +40,7 @@ struct Compatibility {
                              // silently wrong
   FaultClass fault_class{};  ///< for 12
   std::string text;          ///< one sentence
-  bool told_apart{true};     ///< shapes and strides differ, so a connector that checks them can distinguish the two
+  bool distinguished{true};  ///< shapes and strides differ, so a connector that checks them can distinguish the two
 };
 Compatibility compare(const Subject& producer, const Subject& consumer, Moves moves);
 

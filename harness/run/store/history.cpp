@@ -18,7 +18,7 @@ constexpr const char* tables = R"sql(
 CREATE TABLE runs(
   n INTEGER PRIMARY KEY,
   key TEXT NOT NULL UNIQUE,   -- digest of the description and of the first sitting: the same run is the same everywhere
-  content TEXT NOT NULL,      -- digest of the sittings: a resumed run has others
+  content TEXT NOT NULL,      -- digest of the sessions: a resumed run has others
   suite TEXT NOT NULL,
   started_ms INTEGER NOT NULL,
   info TEXT NOT NULL) STRICT;

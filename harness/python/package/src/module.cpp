@@ -283,6 +283,6 @@ NB_MODULE(_native, m) {
   m.def("describe", &describe, nb::arg("tensors"), nb::arg("facts"), nb::arg("catalogue"));
   m.def("compare", [](const probe::Subject& a, const probe::Subject& b, bool blocks) {
     const probe::Compatibility c = probe::compare(a, b, blocks ? probe::Moves::blocks : probe::Moves::coordinates);
-    return std::tuple(c.code, std::string(name(c.fault_class)), c.text, c.told_apart);
+    return std::tuple(c.code, std::string(name(c.fault_class)), c.text, c.distinguished);
   });
 }
