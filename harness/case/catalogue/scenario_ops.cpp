@@ -208,6 +208,7 @@ Op op(const std::string& name, std::string doc, Fields fields, std::function<voi
       name, std::move(doc), {what, fields, rules(false), initial}, {what, join(fields, timing(name)), rules(true), initial}};
 }
 
+// One table: each operation with its fields, in the order of the reference.
 std::vector<Op> make_ops() {
   Action store;
   store.store = "store";

@@ -126,6 +126,17 @@ json scenario_definitions() {
   return out;
 }
 
+namespace {
+
+void expect_name(const Node& at, const std::string& what, const std::string& name, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  if (known.empty())
+    throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'; there is none, declare it");
+  throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'" + suggestion(name, known));
+}
+
+}  // namespace
+
 void check_scenario(const Scenario& scenario, const Node& document) {
   const Node* steps = document.find("steps");
   std::vector<std::string> memories, requests, names, places;
@@ -136,13 +147,6 @@ void check_scenario(const Scenario& scenario, const Node& document) {
   scenario::each_action(scenario, [&](const Step&, const Action& action, bool) {
     if (action.op == scenario::Operation::read) places.push_back(action.output);
   });
-  const auto expect = [](const Node& at, const std::string& what, const std::string& name,
-                         const std::vector<std::string>& known) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) return;
-    if (known.empty())
-      throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'; there is none, declare it");
-    throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'" + suggestion(name, known));
-  };
   const auto line_of = [](const Node* mapping, const std::string& key, const Node& otherwise) -> const Node& {
     const Node* found = mapping ? mapping->find(key) : nullptr;
     return found ? *found : otherwise;
@@ -154,7 +158,7 @@ void check_scenario(const Scenario& scenario, const Node& document) {
     const Memory* up = &memory;
     while (!up->view.of.empty()) {
       const std::string of = scenario::memory_of(up->view.of);
-      expect(at, "memory", of, memories);
+      expect_name(at, "memory", of, memories);
       if (!seen.insert(of).second)
         throw Error(at.where() + ": expected 'of' to lead to a memory with bytes, found a cycle through '" + of +
                     "'; give one of them its own bytes");
@@ -163,20 +167,20 @@ void check_scenario(const Scenario& scenario, const Node& document) {
   }
   for (const auto& [name, request] : scenario.requests) {
     for (const auto& [memory, ids] : request.blocks)
-      expect(line_of(document.find("requests"), name, document), "memory", memory, memories);
+      expect_name(line_of(document.find("requests"), name, document), "memory", memory, memories);
   }
   for (std::size_t i = 0; i < scenario.steps.size(); ++i) {
     const Step& step = scenario.steps[i];
     const Node& at = steps && i < steps->items.size() ? steps->items[i] : document;
     const auto check = [&](const Action& action) {
-      if (!action.request.empty()) expect(at, "request", action.request, requests);
-      if (!action.memory.empty()) expect(at, "memory", scenario::memory_of(action.memory), places);
+      if (!action.request.empty()) expect_name(at, "request", action.request, requests);
+      if (!action.memory.empty()) expect_name(at, "memory", scenario::memory_of(action.memory), places);
       for (const auto* views : {&action.from, &action.to}) {
-        for (const View& view : *views) expect(at, "memory", scenario::memory_of(view.of), places);
+        for (const View& view : *views) expect_name(at, "memory", scenario::memory_of(view.of), places);
       }
-      for (const auto& [memory, ids] : action.blocks) expect(at, "memory", memory, memories);
+      for (const auto& [memory, ids] : action.blocks) expect_name(at, "memory", memory, memories);
       for (const auto* other : {&action.after, &action.before}) {
-        if (!other->empty()) expect(at, "step", *other, names);
+        if (!other->empty()) expect_name(at, "step", *other, names);
       }
       if (action.op == scenario::Operation::read && scenario.memories.contains(action.output)) {
         throw Error(at.where() + ": expected an unused output name, found '" + action.output +

@@ -290,14 +290,7 @@ void resolve_scenario_case(const CaseSpec& spec, const catalogue::Catalogue& cat
   c.facts = {{"scripted", true}, {"dtype", spec.dtype}, {"geometry", spec.geometry}, {"arch", spec.arch}};
 }
 
-void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
-  if (spec.content == "golden")
-    use_golden(spec, c.content, catalogue);
-  else
-    c.content.kind = spec.content;
-  c.seed = spec.seed;
-  c.op = spec.op;
-
+void add_groups(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
   const auto add_group = [&](const std::string& name, const std::string& geometry, const json& values,
                              const SideSpec& producer, const SideSpec& consumer, const std::vector<RequestSpec>& requests,
                              const std::string& prefix) {
@@ -321,7 +314,17 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
         g.consumer.layout.empty() && g.consumer.text.empty() && g.consumer.backend.empty() ? spec.consumer : g.consumer,
         g.requests, g.name + ".");
   }
+}
 
+void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
+  if (spec.content == "golden")
+    use_golden(spec, c.content, catalogue);
+  else
+    c.content.kind = spec.content;
+  c.seed = spec.seed;
+  c.op = spec.op;
+
+  add_groups(spec, catalogue, c);
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
   c.connector = {connector.id, connector.kind, connector.options, connector.between_hosts};
   c.performer = connector.kind == "program" ? Performer::program : Performer::engine;

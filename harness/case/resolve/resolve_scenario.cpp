@@ -376,6 +376,38 @@ class Resolver {
          "; name a memory or a layout that has them, or leave parts out");
   }
 
+  struct Table {
+    std::vector<std::int64_t> ids;
+    bool windows{false};  ///< has positions: lists its blocks itself
+    std::vector<std::int64_t> positions;
+  };
+  struct Now {
+    std::int64_t tokens{0}, first_token{0};
+    std::map<std::string, Table> tables;
+  };
+
+  // A list of blocks instead of the request's table has one for some token that the step takes.
+  void expect_served(const Action& action, const View& view, const Now& now, const std::vector<std::int64_t>& ids,
+                     const std::vector<std::int64_t>& positions, std::int64_t slots) const {
+    if (std::all_of(ids.begin(), ids.end(), [](auto id) { return id == scenario::no_block; })) return;
+    std::vector<std::int64_t> served;
+    for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
+    const auto serves = [&](std::int64_t token) {
+      return token >= now.first_token &&
+             std::find(served.begin(), served.end(), (token - now.first_token) / slots) != served.end();
+    };
+    const auto& picks = &view >= action.to.data() && &view < action.to.data() + action.to.size() && action.pick_to.tokens
+                            ? action.pick_to.tokens
+                            : action.pick.tokens;
+    if (picks ? picks->empty() || std::any_of(picks->begin(), picks->end(), serves)
+              : now.tokens == 0 || *std::min_element(served.begin(), served.end()) * slots < now.tokens)
+      return;
+    const std::int64_t first = picks ? *std::min_element(picks->begin(), picks->end()) : now.first_token;
+    fail("a list of " + number(static_cast<std::int64_t>(ids.size())) + " blocks has none for token " + number(first) +
+         ", which is entry " + number((first - now.first_token) / slots) +
+         " of the request's table: expected as many entries as the whole table, -1 for those that the step does not touch");
+  }
+
   // Everything a step takes from a view can be counted and addressed, and its block ids serve some of its tokens.
   void expect_reach(const Action& action, const View& view, const std::optional<std::vector<std::int64_t>>& instead) const {
     if (!has_memory(view.of)) return;
@@ -428,23 +460,7 @@ class Resolver {
       if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes)
         fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
     }
-    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == scenario::no_block; })) return;
-    std::vector<std::int64_t> served;
-    for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
-    const auto serves = [&](std::int64_t token) {
-      return token >= now->first_token &&
-             std::find(served.begin(), served.end(), (token - now->first_token) / slots) != served.end();
-    };
-    const auto& picks = &view >= action.to.data() && &view < action.to.data() + action.to.size() && action.pick_to.tokens
-                            ? action.pick_to.tokens
-                            : action.pick.tokens;
-    if (picks ? picks->empty() || std::any_of(picks->begin(), picks->end(), serves)
-              : now->tokens == 0 || *std::min_element(served.begin(), served.end()) * slots < now->tokens)
-      return;
-    const std::int64_t first = picks ? *std::min_element(picks->begin(), picks->end()) : now->first_token;
-    fail("a list of " + number(static_cast<std::int64_t>(ids.size())) + " blocks has none for token " + number(first) +
-         ", which is entry " + number((first - now->first_token) / slots) +
-         " of the request's table: expected as many entries as the whole table, -1 for those that the step does not touch");
+    if (instead && now) expect_served(action, view, *now, ids, positions, slots);
   }
 
   // A sparse memory is as large as its touched part.
@@ -550,12 +566,6 @@ class Resolver {
 
   // ---- block tables ----
 
-  struct Table {
-    std::vector<std::int64_t> ids;
-    bool windows{false};  ///< has positions: lists its blocks itself
-    std::vector<std::int64_t> positions;
-  };
-
   // The tables at each step of the intended sequence.
   void keep_tables(const Step& step) {
     if (requests_.empty()) {
@@ -608,11 +618,6 @@ class Resolver {
            name + "', which cannot hold " + number(last) + " tokens");
     }
   }
-
-  struct Now {
-    std::int64_t tokens{0}, first_token{0};
-    std::map<std::string, Table> tables;
-  };
 
   Scenario scenario_;
   const catalogue::Catalogue& catalogue_;

@@ -397,6 +397,54 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
                              amount.least, most));
 }
 
+void OpenCase::diagnose(Report& report, const Differences& found, const json& request) {
+  const bool transferred = request.value("transferred", true);
+  const json events = request.value("events", json::array());
+  std::optional<Diagnosis> reused;
+  if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
+  if (reused) {  // of the next request's content a trace knows nothing
+    report.diagnosis = std::move(*reused);
+  } else if (report.wrong_bytes != 0 || !events.empty()) {
+    scratch_ = {};
+    report.diagnosis.text = lack_of_memory(found.source.bytes != 0);
+    if (report.diagnosis.text.empty()) {
+      const auto traced = trace(found, events);
+      if (traced->extents && transferred) {
+        report.what_happened = traced->extents->what_happened();
+        report.picture = traced->extents->moves();
+      }
+      report.diagnosis = transferred
+                             ? kvcts::diagnose::name_the_cause(traced->bytes, traced->extents ? &*traced->extents : nullptr,
+                                                               request.value("search", true),
+                                                               request.value("trace", false) ? &report.trace : nullptr)
+                             : kvcts::diagnose::name_the_end(traced->bytes);
+    }
+  }
+}
+
+void OpenCase::judge_completion(Report& report, const oracle::Amount& amount, const json& request) {
+  // A connector program has no plan to count.
+  std::optional<Diagnosis> other =
+      miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
+  if (!other) {
+    if (const Wrong early = compare_seen(); early.bytes > 0) {
+      const WrongByte& w = early.first[0];
+      other = certain(
+          FaultClass::read_before_ready,
+          fmt::format("completion was reported before the data had arrived: at that moment {} bytes {}differed "
+                      "from now, first at {} offset {} ({})",
+                      early.bytes, seen_.front().pages.empty() ? "" : "in pages that ", w.region, w.offset, w.where));
+      report.phase = Phase::complete;
+      report.first_wrong.push_back(w);
+    }
+  }
+  if (other) {
+    report.outcome = Outcome::fail;
+    report.diagnosis = std::move(*other);
+    report.message = report.diagnosis.text;
+  }
+}
+
 Report OpenCase::compare(const json& request) {
   const auto start = now_ns();
   pass_ = request.value("pass", 0);
@@ -423,25 +471,7 @@ Report OpenCase::compare(const json& request) {
   }
   const auto compared_at = now_ns();
 
-  std::optional<Diagnosis> reused;
-  if (transferred && reuse_.began() && found.source.bytes == 0 && found.target.bytes != 0) reused = name_reuse();
-  if (reused) {  // of the next request's content a trace knows nothing
-    report.diagnosis = std::move(*reused);
-  } else if (report.wrong_bytes != 0 || !events.empty()) {
-    scratch_ = {};
-    report.diagnosis.text = lack_of_memory(found.source.bytes != 0);
-    if (report.diagnosis.text.empty()) {
-      const auto traced = trace(found, events);
-      if (traced->extents && transferred) {
-        report.what_happened = traced->extents->what_happened();
-        report.picture = traced->extents->moves();
-      }
-      report.diagnosis = transferred ? diagnose::name_the_cause(traced->bytes, traced->extents ? &*traced->extents : nullptr,
-                                                                request.value("search", true),
-                                                                request.value("trace", false) ? &report.trace : nullptr)
-                                     : diagnose::name_the_end(traced->bytes);
-    }
-  }
+  diagnose(report, found, request);
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (!report.diagnosis.exact && !report.diagnosis.text.empty() && !report.what_happened.empty())
@@ -455,26 +485,7 @@ Report OpenCase::compare(const json& request) {
     else if (!report.what_happened.empty())
       report.message += "; " + in_a_line(report.what_happened);
   } else if (transferred) {
-    // A connector program has no plan to count.
-    std::optional<Diagnosis> other =
-        miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
-    if (!other) {
-      if (const Wrong early = compare_seen(); early.bytes > 0) {
-        const WrongByte& w = early.first[0];
-        other = certain(
-            FaultClass::read_before_ready,
-            fmt::format("completion was reported before the data had arrived: at that moment {} bytes {}differed "
-                        "from now, first at {} offset {} ({})",
-                        early.bytes, seen_.front().pages.empty() ? "" : "in pages that ", w.region, w.offset, w.where));
-        report.phase = Phase::complete;
-        report.first_wrong.push_back(w);
-      }
-    }
-    if (other) {
-      report.outcome = Outcome::fail;
-      report.diagnosis = std::move(*other);
-      report.message = report.diagnosis.text;
-    }
+    judge_completion(report, amount, request);
   }
   // The state of the data is reported only after a failure: it costs another pass over every byte.
   if (report.outcome != Outcome::pass || !events.empty() || request.value("state", false)) add_state_of_data(report);

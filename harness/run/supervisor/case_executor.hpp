@@ -48,6 +48,7 @@ class CaseExecutor {
 
  private:
   struct Interrupted {};
+  struct InPlace;  ///< departure.cpp
 
   /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not
   /// restart them, and late writes still happen.
@@ -133,6 +134,7 @@ class CaseExecutor {
   Task<void> compare(Attempt& a, const PhaseResult& ended);
   nlohmann::json compare_request(Attempt& a, const PhaseResult& ended);
   Task<void> choose_workers(const ResolvedCase& resolved);
+  WorkerCall start_worker(const ResolvedCase& resolved, const std::string& role);
   Task<PhaseResult> set_up_workers(Attempt& a);
   Task<PhaseResult> ask_workers(Attempt& a, Phase phase, std::vector<WorkerCall>& requests,
                                 std::vector<nlohmann::json>& replies);

@@ -24,21 +24,22 @@ bool is_known(const PhaseResult& ended, const EngineSpec& engine) {
 }
 }  // namespace
 
+// Code that queries and ends workers uses workers_.
+struct CaseExecutor::InPlace {
+  InPlace(CaseExecutor& of, std::unique_ptr<Workers>& going)
+      : executor(of), present(std::exchange(of.workers_, std::move(going))) {}
+  CaseExecutor& executor;
+  std::unique_ptr<Workers> present;
+  ~InPlace() {
+    if (executor.workers_) executor.kept_.push_back(std::move(executor.workers_));  // interrupted halfway: retry later
+    executor.workers_ = std::move(present);
+  }
+};
+
 /// Finalises their cases first, then closes their agents, then lets their processes exit. The memory of their last
 /// case is compared after each step; a crash, a hang or a change there is reported in that case.
 Task<void> CaseExecutor::retire(std::unique_ptr<Workers> workers) {
   if (!workers) co_return;
-  // Code that queries and ends workers uses workers_.
-  struct InPlace {
-    InPlace(CaseExecutor& of, std::unique_ptr<Workers>& going)
-        : executor(of), present(std::exchange(of.workers_, std::move(going))) {}
-    CaseExecutor& executor;
-    std::unique_ptr<Workers> present;
-    ~InPlace() {
-      if (executor.workers_) executor.kept_.push_back(std::move(executor.workers_));  // interrupted halfway: retry later
-      executor.workers_ = std::move(present);
-    }
-  };
   InPlace place(*this, workers);
   const std::uint64_t id = workers_->id;
   co_await settle(true, id);
@@ -82,10 +83,8 @@ Task<void> CaseExecutor::retire(std::unique_ptr<Workers> workers) {
     lost = loss.why;
   }
   running_ = before;
-  if (!lost) {
-    if (last) run_.emit(a.job, std::move(a.result));
-    co_return;
-  }
+  if (!lost && last) run_.emit(a.job, std::move(a.result));
+  if (!lost) co_return;
   if (last && a.number < attempts_allowed) {
     retries_.push_back({a.job, a.number + 1, a.lost});
   } else if (last) {

@@ -15,6 +15,46 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = PhaseResult::Kind;
 
+namespace {
+
+bool is_near_limit(const Child& child, std::uint64_t limit) {
+  return limit != 0 && child.ending() && static_cast<std::uint64_t>(child.ending()->max_rss) > limit / 4 * 3;
+}
+
+/// Signal and text of a worker's end. `asked`: the phase in which it was asked last.
+void name_crash(PhaseResult& ended, const Child& child, Phase asked, bool over_limit, std::uint64_t limit) {
+  const std::optional<Ending> end = child.ending();
+  const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
+  const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
+  const std::size_t too_many = child.link().too_many();
+  if (!child.host_lost().empty()) {
+    ended.signal = "host lost";
+    ended.text = child.host_lost();
+  } else if (too_many > 0) {
+    ended.signal = "process limit";
+    ended.text = std::to_string(too_many) + " processes in the sandbox, where " + std::to_string(process::most_processes) +
+                 " are the limit";
+  } else if (over_limit || (is_near_limit(child, limit) && WIFSIGNALED(end->status))) {
+    ended.signal = "memory limit";
+    ended.text = "the worker had more than its limit of " + std::to_string(limit >> 20) + " MiB of memory";
+    if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
+  } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
+    ended.signal = "protocol";
+    ended.phase = asked;  // where it was when we noticed is chance
+    ended.text = child.fault()->what();
+  } else if (!end) {
+    ended.signal = "protocol";
+    ended.text = "the worker closed its channel but kept running";
+  } else if (WIFSIGNALED(end->status)) {
+    ended.signal = process::signal_name(WTERMSIG(end->status));
+  } else {
+    ended.signal = "exit " + std::to_string(WEXITSTATUS(end->status));
+    ended.text = "the worker ended by itself in the middle of a case";
+  }
+}
+
+}  // namespace
+
 /// A worker ended or broke the protocol: describes how, then ends all remaining workers.
 Task<PhaseResult> CaseExecutor::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   if (child.lost() && child.host_lost().empty()) throw Lost{"the launcher ended"};
@@ -46,34 +86,9 @@ Task<PhaseResult> CaseExecutor::crashed(Attempt& a, Child& child, Phase phase, P
   add_evidence(a.result, "status", status_text(status, now_ns()) + (end ? "" : proc_text(child.pid())));
   a.result.peak_bytes = std::max(a.result.peak_bytes, end ? end->max_rss : 0);
 
-  const std::uint64_t limit = run_.options.memory_limit;
-  const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
-  const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
   const std::size_t too_many = child.link().too_many();
-  if (!child.host_lost().empty()) {
-    ended.signal = "host lost";
-    ended.text = child.host_lost();
-  } else if (too_many > 0) {
-    ended.signal = "process limit";
-    ended.text = std::to_string(too_many) + " processes in the sandbox, where " + std::to_string(process::most_processes) +
-                 " are the limit";
-  } else if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
-    ended.signal = "memory limit";
-    ended.text = "the worker had more than its limit of " + std::to_string(limit >> 20) + " MiB of memory";
-    if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
-  } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
-    ended.signal = "protocol";
-    ended.phase = asked;  // where it was when we noticed is chance
-    ended.text = child.fault()->what();
-  } else if (!end) {
-    ended.signal = "protocol";
-    ended.text = "the worker closed its channel but kept running";
-  } else if (WIFSIGNALED(end->status)) {
-    ended.signal = process::signal_name(WTERMSIG(end->status));
-  } else {
-    ended.signal = "exit " + std::to_string(WEXITSTATUS(end->status));
-    ended.text = "the worker ended by itself in the middle of a case";
-  }
+  const bool near_limit = is_near_limit(child, run_.options.memory_limit);
+  name_crash(ended, child, asked, over_limit, run_.options.memory_limit);
   const bool from_outside =
       end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && too_many == 0 && !over_limit && !near_limit;
   co_await kill_workers();

@@ -83,6 +83,36 @@ std::string new_run_token() {
   return text;
 }
 
+/// Runs the event loop until every executor has ended: watches memory, reports what runs.
+void drive(Run& run, const std::vector<std::unique_ptr<CaseExecutor>>& executors, const std::vector<Task<void>>& tasks) {
+  std::int64_t next_memory = now_ns() + memory_watch_ns;
+  std::int64_t next_tick = run.options.tick_ms > 0 ? now_ns() : Signal::never;
+  while (!std::ranges::all_of(tasks, [](const Task<void>& task) { return task.done(); })) {
+    run.loop.step(std::min(next_memory, next_tick));
+    if (run.error)
+      for (const auto& executor : executors) executor->wake();
+    const std::int64_t now = now_ns();
+    if (now >= next_memory) {
+      run.link.watch();
+      for (const auto& host : run.hosts)
+        if (host) host->watch();
+      for (const auto& executor : executors) executor->watch_memory();
+      next_memory = now + memory_watch_ns;
+    }
+    if (now >= next_tick) {
+      std::vector<Running> running;
+      for (const auto& executor : executors)
+        if (auto one = executor->running()) running.push_back(std::move(*one));
+      try {
+        if (run.handlers.on_tick) run.handlers.on_tick(running);
+      } catch (...) {
+        run.fail(std::current_exception());
+      }
+      next_tick = now + run.options.tick_ms * 1'000'000;
+    }
+  }
+}
+
 }  // namespace
 
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers) {
@@ -119,35 +149,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     tasks.push_back(executor->work());
     tasks.back().start();
   }
-  std::int64_t next_memory = now_ns() + memory_watch_ns;
-  std::int64_t next_tick = options.tick_ms > 0 ? now_ns() : Signal::never;
-  for (;;) {
-    bool done = true;
-    for (const Task<void>& task : tasks) done = done && task.done();
-    if (done) break;
-    loop.step(std::min(next_memory, next_tick));
-    if (run.error)
-      for (const auto& executor : executors) executor->wake();
-    const std::int64_t now = now_ns();
-    if (now >= next_memory) {
-      link.watch();
-      for (const auto& host : run.hosts)
-        if (host) host->watch();
-      for (const auto& executor : executors) executor->watch_memory();
-      next_memory = now + memory_watch_ns;
-    }
-    if (now >= next_tick) {
-      std::vector<Running> running;
-      for (const auto& executor : executors)
-        if (auto one = executor->running()) running.push_back(std::move(*one));
-      try {
-        if (handlers.on_tick) handlers.on_tick(running);
-      } catch (...) {
-        run.fail(std::current_exception());
-      }
-      next_tick = now + options.tick_ms * 1'000'000;
-    }
-  }
+  drive(run, executors, tasks);
   if (interrupt_watch != 0) loop.remove(interrupt_watch);
   for (Task<void>& task : tasks) task.take();
   tasks.clear();

@@ -88,6 +88,30 @@ Task<void> CaseExecutor::choose_workers(const ResolvedCase& resolved) {
   }
 }
 
+/// Starts one worker of `workers_`; the request greets it.
+CaseExecutor::WorkerCall CaseExecutor::start_worker(const ResolvedCase& resolved, const std::string& role) {
+  const EngineSpec& engine = resolved.engine;
+  const std::int64_t ordinal = ++run_.worker_count;
+  ++run_.summary.workers_started;
+  Child::Spec spec;
+  spec.name = "lane" + std::to_string(number_) + "/worker" + std::to_string(ordinal);
+  spec.argv = {run_.programs + "/kvcts-worker", role, spec.name};
+  const std::size_t side = role == "consumer" ? 1 : 0;
+  spec.environment = engine.environment;
+  if (!run_.hosts.empty()) add_addresses(run_.hosts_facts(), role, spec.environment);
+  spec.mark = run_.link.run() + "/" + std::to_string(number_) + "/" + std::to_string(ordinal);
+  spec.memory_limit = run_.options.memory_limit;
+  spec.status_page = true;
+  spec.max_frame_bytes = worker_frame_limit;
+  workers_->children.push_back(std::make_unique<Child>(run_.loop, link(side), wake_, spec));
+  json hello = {{"op", WorkerRequest::hello}, {"role", role}, {"name", spec.name}};
+  if (is_program(resolved))
+    hello["connector"] = {{"name", resolved.connector.name}, {"options", program_options(resolved)}};
+  else
+    hello["engine"] = {{"name", engine.name}, {"plugin", engine.plugin}, {"options", engine.options}};
+  return {workers_->children.back().get(), std::move(hello), {}};
+}
+
 /// Starts workers if there are none, and says hello.
 Task<PhaseResult> CaseExecutor::set_up_workers(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
@@ -104,27 +128,7 @@ Task<PhaseResult> CaseExecutor::set_up_workers(Attempt& a) {
       workers_->links.push_back(new_link(a, side));
     const std::vector<std::string> roles =
         engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
-    for (const std::string& role : roles) {
-      const std::int64_t ordinal = ++run_.worker_count;
-      ++run_.summary.workers_started;
-      Child::Spec spec;
-      spec.name = "lane" + std::to_string(number_) + "/worker" + std::to_string(ordinal);
-      spec.argv = {run_.programs + "/kvcts-worker", role, spec.name};
-      const std::size_t side = role == "consumer" ? 1 : 0;
-      spec.environment = engine.environment;
-      if (!run_.hosts.empty()) add_addresses(run_.hosts_facts(), role, spec.environment);
-      spec.mark = run_.link.run() + "/" + std::to_string(number_) + "/" + std::to_string(ordinal);
-      spec.memory_limit = run_.options.memory_limit;
-      spec.status_page = true;
-      spec.max_frame_bytes = worker_frame_limit;
-      workers_->children.push_back(std::make_unique<Child>(run_.loop, link(side), wake_, spec));
-      json hello = {{"op", WorkerRequest::hello}, {"role", role}, {"name", spec.name}};
-      if (is_program(a.resolved))
-        hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
-      else
-        hello["engine"] = {{"name", engine.name}, {"plugin", engine.plugin}, {"options", engine.options}};
-      requests.push_back({workers_->children.back().get(), std::move(hello), {}});
-    }
+    for (const std::string& role : roles) requests.push_back(start_worker(a.resolved, role));
     name_workers(a);
     const std::int64_t begun = now_ns();
     ended = co_await ask_workers(a, Phase::registration, requests, replies);

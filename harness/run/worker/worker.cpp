@@ -287,54 +287,28 @@ json Worker::hello_program(const json& request) {
   return {{"pid", ::getpid()}, {"engine", std::move(engine)}, {"load_ns", now_ns() - begin}};
 }
 
-json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
-  const auto key = request.at("key").get<std::uint64_t>();
-  for (const auto old : request.value("forget", std::vector<std::uint64_t>{})) cases_.erase(old);
-  if (agents_.empty() && !program_) throw Misuse("prepare before hello");
-  if (cases_.contains(key)) throw Misuse("case " + std::to_string(key) + " is prepared already");
-  if (page_ != nullptr) process::reset(*page_, key);
-  progress_.enter(Phase::registration);
-  reset_peak();
-
-  auto made = std::make_unique<CaseContext>();
-  CaseContext& context = *made;
-  own([&] {
-    context.view = case_from_json(request.at("case"));
-    const json& files = request.at("files");
-    if (files.size() != fds.size())
-      throw Misuse("expected one descriptor per file (" + std::to_string(files.size()) + "), found " +
-                   std::to_string(fds.size()));
-    for (std::size_t i = 0; i < fds.size(); ++i) {
-      if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
-      const auto side = files[i].at("side").get<std::string>();
-      File file;
-      file.output = side == "output";
-      file.side = side == "producer" ? Side::producer : Side::consumer;
-      file.base = files[i].at("base").get<std::int64_t>();
-      file.bytes = files[i].at("bytes").get<std::int64_t>();
-      file.fd = std::move(fds[i]);
-      // A request moves only part of its pool.
-      file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
-      if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
-        throw Misuse("an allocation lies outside its memory file");
-      context.files.push_back(std::move(file));
-    }
-    if (!program_) context.connector = connector::make_connector(context.view.connector);
-    return 0;
-  });
-  // Kept from here on in any case: mappings stay until the case was checked for late writes.
-  cases_.emplace(key, std::move(made));
-
-  if (program_) {
-    const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
-    const auto named = regions(context.view, role_ == "producer" ? Side::producer : Side::consumer);
-    std::vector<connector::program::Memory> memory;
-    for (const File& file : context.files)
-      if (!file.output)
-        memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});
-    const json metadata = program_->open(key, context.view, memory, request.value("ports", json::array()));
-    return {{"metadata", process::dump(metadata)}, {"regions", memory.size()}};
+void Worker::take_files(CaseContext& context, const json& files, std::vector<UniqueFd>& fds) {
+  if (files.size() != fds.size())
+    throw Misuse("expected one descriptor per file (" + std::to_string(files.size()) + "), found " +
+                 std::to_string(fds.size()));
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
+    const auto side = files[i].at("side").get<std::string>();
+    File file;
+    file.output = side == "output";
+    file.side = side == "producer" ? Side::producer : Side::consumer;
+    file.base = files[i].at("base").get<std::int64_t>();
+    file.bytes = files[i].at("bytes").get<std::int64_t>();
+    file.fd = std::move(fds[i]);
+    // A request moves only part of its pool.
+    file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
+    if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
+      throw Misuse("an allocation lies outside its memory file");
+    context.files.push_back(std::move(file));
   }
+}
+
+void Worker::register_files(CaseContext& context) {
   for (const auto& one : agents_) {
     context.connector->register_caches(context.view, one->side);
     auto& regions = context.registered[static_cast<std::size_t>(one->side)];
@@ -355,6 +329,42 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       regions.push_back(one->session.register_region(region));
     }
   }
+}
+
+json Worker::open_program(CaseContext& context, const json& request) {
+  const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
+  const auto named = regions(context.view, role_ == "producer" ? Side::producer : Side::consumer);
+  std::vector<connector::program::Memory> memory;
+  for (const File& file : context.files)
+    if (!file.output)
+      memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});
+  const json metadata =
+      program_->open(request.at("key").get<std::uint64_t>(), context.view, memory, request.value("ports", json::array()));
+  return {{"metadata", process::dump(metadata)}, {"regions", memory.size()}};
+}
+
+json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  for (const auto old : request.value("forget", std::vector<std::uint64_t>{})) cases_.erase(old);
+  if (agents_.empty() && !program_) throw Misuse("prepare before hello");
+  if (cases_.contains(key)) throw Misuse("case " + std::to_string(key) + " is prepared already");
+  if (page_ != nullptr) process::reset(*page_, key);
+  progress_.enter(Phase::registration);
+  reset_peak();
+
+  auto made = std::make_unique<CaseContext>();
+  CaseContext& context = *made;
+  own([&] {
+    context.view = case_from_json(request.at("case"));
+    take_files(context, request.at("files"), fds);
+    if (!program_) context.connector = connector::make_connector(context.view.connector);
+    return 0;
+  });
+  // Kept from here on in any case: mappings stay until the case was checked for late writes.
+  cases_.emplace(key, std::move(made));
+
+  if (program_) return open_program(context, request);
+  register_files(context);
   json reply = json::object();
   reply["regions"] = context.registered[0].size() + context.registered[1].size();
   if (role_ != "both") {
@@ -416,18 +426,71 @@ json Worker::plan(const json& request) {
           {"sample", std::move(sample)},          {"digest", plan_digest(context.plan.copies)}};
 }
 
+json Worker::transfer_by_program(CaseContext& context, const json& request) {
+  const json message = program_->transfer(request.at("key").get<std::uint64_t>(), context.view, request.value("pass", 0),
+                                          progress_, announce_);
+  announce_({});
+  json reply = {{"ns", {{"complete", 0}}}};
+  for (const char* key : {"moved", "path"})
+    if (message.contains(key)) reply[key] = message[key];
+  return reply;
+}
+
+namespace {
+
+/// What is still under way would keep writing: releases it now, like its caller would. The first `kept` requests stay until
+/// the memory was compared.
+void release_unfinished(std::vector<transport::RequestId>& requests, transport::Session& session, std::size_t kept) {
+  while (requests.size() > kept) {
+    const transport::RequestId id = requests.back();
+    requests.pop_back();
+    try {
+      session.release(id);
+    } catch (const transport::TransportError&) {
+    }
+  }
+}
+
+/// The list as the side that posts it has it. `local`: handles of its regions.
+std::vector<transport::Descriptor> descriptors_of(const connector::Plan& plan, bool write,
+                                                  const std::vector<transport::RegionId>& local) {
+  std::vector<transport::Descriptor> out;
+  out.reserve(plan.copies.size());
+  for (const Copy& copy : plan.copies) {
+    const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
+    // An unregistered region has handle 0: the engine must report that.
+    const transport::RegionId handle =
+        mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
+    out.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset),
+                   static_cast<std::uint64_t>(theirs), static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset),
+                   static_cast<std::uint64_t>(copy.bytes)});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> Worker::post(CaseContext& context, transport::Session& session,
+                                        const std::vector<transport::Descriptor>& all, transport::Op op) {
+  std::vector<std::uint64_t> posted;
+  const std::uint64_t most = std::max<std::uint64_t>(1, session.claims().max_descriptors);
+  for (std::size_t first = 0; first < all.size() || posted.empty();) {
+    const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(most, all.size() - first));
+    std::vector<transport::Descriptor> part(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                            all.begin() + static_cast<std::ptrdiff_t>(first + count));
+    std::uint64_t bytes = 0;
+    for (const auto& descriptor : part) bytes += descriptor.bytes;
+    context.requests.push_back(session.post(*context.peer, op, std::move(part)));
+    posted.push_back(bytes);
+    first += count;
+  }
+  return posted;
+}
+
 json Worker::transfer(const json& request) {
   CaseContext& context = this->context(request);
   progress_.enter(Phase::transfer);
-  if (program_) {
-    const json message = program_->transfer(request.at("key").get<std::uint64_t>(), context.view, request.value("pass", 0),
-                                            progress_, announce_);
-    announce_({});
-    json reply = {{"ns", {{"complete", 0}}}};
-    for (const char* key : {"moved", "path"})
-      if (message.contains(key)) reply[key] = message[key];
-    return reply;
-  }
+  if (program_) return transfer_by_program(context, request);
   const Side side = context.initiator();
   Agent* here = agent(side);
   if (here == nullptr || !context.peer) throw Misuse("the " + std::string(name(side)) + " posts but is not connected");
@@ -435,40 +498,19 @@ json Worker::transfer(const json& request) {
   const auto& local = context.registered[static_cast<std::size_t>(side)];
   const bool write = side == Side::producer;
 
-  std::vector<transport::Descriptor> all;
-  all.reserve(context.plan.copies.size());
+  const std::vector<transport::Descriptor> all = descriptors_of(context.plan, write, local);
   std::uint64_t total = 0;
-  for (const Copy& copy : context.plan.copies) {
-    const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
-    // An unregistered region has handle 0: the engine must report that.
-    const transport::RegionId handle =
-        mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
-    all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset),
-                   static_cast<std::uint64_t>(theirs), static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset),
-                   static_cast<std::uint64_t>(copy.bytes)});
-    total += static_cast<std::uint64_t>(copy.bytes);
-  }
+  for (const transport::Descriptor& one : all) total += one.bytes;
   progress_.set(0, total);
 
   if (!context.requests.empty()) throw Misuse("the requests of the last transfer are still unreleased");
   context.failed = false;
-  std::vector<std::uint64_t> posted;  // bytes of each request
+  std::vector<std::uint64_t> posted;
   std::size_t ended = 0;
   std::uint64_t moved = 0;
   std::int64_t posted_ns = 0;
   try {
-    const std::uint64_t most = std::max<std::uint64_t>(1, here->session.claims().max_descriptors);
-    for (std::size_t first = 0; first < all.size() || posted.empty();) {
-      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(most, all.size() - first));
-      std::vector<transport::Descriptor> part(all.begin() + static_cast<std::ptrdiff_t>(first),
-                                              all.begin() + static_cast<std::ptrdiff_t>(first + count));
-      std::uint64_t bytes = 0;
-      for (const auto& descriptor : part) bytes += descriptor.bytes;
-      context.requests.push_back(
-          here->session.post(*context.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
-      posted.push_back(bytes);
-      first += count;
-    }
+    posted = post(context, here->session, all, write ? transport::Op::write : transport::Op::read);
     posted_ns = now_ns();
     progress_.enter(Phase::complete);
     progress_.set(0, total);
@@ -497,16 +539,7 @@ json Worker::transfer(const json& request) {
     progress_.set(moved, total);
   } catch (...) {
     context.failed = true;
-    // What is still under way would keep writing: release it now, like its caller would. Ended requests stay until
-    // the memory was compared.
-    while (context.requests.size() > ended + 1 || (context.requests.size() > ended && posted_ns == 0)) {
-      const transport::RequestId request_id = context.requests.back();
-      context.requests.pop_back();
-      try {
-        here->session.release(request_id);
-      } catch (const transport::TransportError&) {
-      }
-    }
+    release_unfinished(context.requests, here->session, posted_ns == 0 ? ended : ended + 1);
     throw;
   }
   json path = json::object();

@@ -58,6 +58,13 @@ class Worker {
   nlohmann::json dispatch(process::WorkerRequest asked, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
   nlohmann::json hello(const nlohmann::json& request);
   nlohmann::json prepare(const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  void take_files(CaseContext& context, const nlohmann::json& files, std::vector<process::UniqueFd>& fds);
+  void register_files(CaseContext& context);
+  nlohmann::json open_program(CaseContext& context, const nlohmann::json& request);
+  nlohmann::json transfer_by_program(CaseContext& context, const nlohmann::json& request);
+  /// In requests of as many descriptors as the engine takes. Returns the bytes of each.
+  std::vector<std::uint64_t> post(CaseContext& context, transport::Session& session,
+                                  const std::vector<transport::Descriptor>& all, transport::Op op);
   nlohmann::json connect(const nlohmann::json& request);
   nlohmann::json upload(const nlohmann::json& request);
   nlohmann::json download(const nlohmann::json& request);

@@ -158,6 +158,7 @@ bool Recorder::act(const StepExecution& execution) {
   return program_.ending.kind == "completed";
 }
 
+// One switch: what each operation does, in a line or in a function of its own.
 void Recorder::carry_out(const StepExecution& execution) {
   const Action& a = execution.action;
   switch (a.op) {
@@ -169,19 +170,9 @@ void Recorder::carry_out(const StepExecution& execution) {
     case Operation::move:
       move(execution);
       break;
-    case Operation::copy: {
-      const BufferAddress from = space_.address(a.from.at(0).of), to = space_.address(a.to.at(0).of);
-      std::vector<BitRun> runs;
-      for (std::int64_t i = 0; i < a.count; ++i) {
-        runs.push_back({from.buffer, to.buffer, (from.offset + a.from_offset + i * a.from_step) * 8,
-                        (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
-      }
-      const auto against = post(runs, a.splits);
-      const bool stopped = stopped_by(execution, against, true);
-      event(execution, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
-      if (against.empty() || a.otherwise == "go on") emit(runs);
+    case Operation::copy:
+      copy(execution);
       break;
-    }
     case Operation::fill:
       fill(execution);
       break;
@@ -198,31 +189,16 @@ void Recorder::carry_out(const StepExecution& execution) {
     case Operation::get:
       get(execution);
       break;
-    case Operation::assign: {
-      RequestNow& now = request(a.request);
-      for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
-      if (a.generation) now.generation = *a.generation;
-      if (a.tokens) now.tokens = *a.tokens;
-      event(execution, json::object());
+    case Operation::assign:
+      assign(execution);
       break;
-    }
     case Operation::signal:
       now_.signals.emplace_back(a.event, a.fields);
       event(execution, {{"event", a.event}, {"fields", a.fields}});
       break;
-    case Operation::wait: {
-      const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
-                                     [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
-      event(execution, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
-      if (!there) {
-        std::string text = "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") +
-                           "which never comes";
-        for (const auto& [name, fields] : now_.signals)
-          if (name == a.event) text += "; '" + name + "' came with " + fields.dump();
-        end("hung", execution, text);
-      }
+    case Operation::wait:
+      wait(execution);
       break;
-    }
     case Operation::complete:
       event(execution, {{"fields", a.fields}});
       break;
@@ -250,6 +226,41 @@ void Recorder::carry_out(const StepExecution& execution) {
       program_.checks.push_back(execution.step);
       break;
   }
+}
+
+void Recorder::copy(const StepExecution& execution) {
+  const Action& a = execution.action;
+  const BufferAddress from = space_.address(a.from.at(0).of), to = space_.address(a.to.at(0).of);
+  std::vector<BitRun> runs;
+  for (std::int64_t i = 0; i < a.count; ++i)
+    runs.push_back({from.buffer, to.buffer, (from.offset + a.from_offset + i * a.from_step) * 8,
+                    (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
+  const auto against = post(runs, a.splits);
+  const bool stopped = stopped_by(execution, against, true);
+  event(execution, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
+  if (against.empty() || a.otherwise == "go on") emit(runs);
+}
+
+void Recorder::assign(const StepExecution& execution) {
+  const Action& a = execution.action;
+  RequestNow& now = request(a.request);
+  for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
+  if (a.generation) now.generation = *a.generation;
+  if (a.tokens) now.tokens = *a.tokens;
+  event(execution, json::object());
+}
+
+void Recorder::wait(const StepExecution& execution) {
+  const Action& a = execution.action;
+  const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
+                                 [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
+  event(execution, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
+  if (there) return;
+  std::string text =
+      "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") + "which never comes";
+  for (const auto& [name, fields] : now_.signals)
+    if (name == a.event) text += "; '" + name + "' came with " + fields.dump();
+  end("hung", execution, text);
 }
 
 bool Recorder::picks_beyond(const StepExecution& execution) {
@@ -334,16 +345,25 @@ void Recorder::write(const StepExecution& execution) {
   RequestNow& now = request(a.request);
   std::vector<Violation> against;
   const std::size_t ops = program_.ops.size(), rows_before = program_.rows.size();
+  const std::uint32_t generation = a.generation.value_or(now.generation);
+  const auto codes = [&](const CodeRow& row, std::int64_t first, std::int64_t count, int buffer, std::int64_t bit) {
+    return RowOp{row.component, row.plane->plane().dtype,
+                 false,         a.content,
+                 generation,    row.kv,
+                 row.layer,     row.token,
+                 row.head,      first,
+                 count,         buffer,
+                 bit,           0};
+  };
   for (const View& view : a.to) {
     const ViewLocator& to = locator(view);
     for (const CodeRow& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
       if (const auto whole = contiguous_bits(row);
           whole && !a.pick.channels && inside(whole->buffer, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
-        program_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
-                                 a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
-                                 box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->buffer,
-                                 whole->bit, layout::bits(row.plane->plane().dtype)});
+        program_.rows.push_back(
+            codes(row, box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->buffer, whole->bit));
+        program_.rows.back().stride = layout::bits(row.plane->plane().dtype);
         continue;
       }
       RowOp op;
@@ -365,28 +385,15 @@ void Recorder::write(const StepExecution& execution) {
           continue;
         }
         if (op.count > 0) program_.rows.push_back(op);
-        op = {row.component,
-              row.plane->plane().dtype,
-              high,
-              a.content,
-              a.generation.value_or(now.generation),
-              row.kv,
-              row.layer,
-              row.token,
-              row.head,
-              c,
-              1,
-              at->buffer,
-              at->bit,
-              0};
+        op = codes(row, c, 1, at->buffer, at->bit);
+        op.high_nibble_first = high;
       }
       if (op.count > 0) program_.rows.push_back(op);
     }
   }
-  for (std::size_t i = rows_before; i < program_.rows.size(); ++i) {
+  for (std::size_t i = rows_before; i < program_.rows.size(); ++i)
     program_.ops.push_back({ProgramOp::Kind::row, -1, program_.rows[i].buffer, 0, 0, 0, i});
-  }
-  event(execution, {{"generation", a.generation.value_or(now.generation)}});
+  event(execution, {{"generation", generation}});
   if (stopped_by(execution, against, false)) {
     const bool checked = program_.ending.kind != "completed";
     program_.ops.resize(ops);

@@ -121,6 +121,9 @@ class Recorder {
   /// cancelled.
   bool picks_beyond(const StepExecution& execution);
   bool require(const StepExecution& execution);
+  void copy(const StepExecution& execution);
+  void assign(const StepExecution& execution);
+  void wait(const StepExecution& execution);
   void write(const StepExecution& execution);
   void fill(const StepExecution& execution);
   void registration(const StepExecution& execution);
@@ -165,6 +168,9 @@ class Recorder {
   void add_bits(std::vector<BitRun>& runs, const BitRange& from, const BitRange& to, bool new_block) const;
   /// Applies registrations and boundaries: returns the runs that reach memory, and the objections to them.
   std::vector<Violation> post(std::vector<BitRun>& runs, bool splits) const;
+  /// Shortens a run to what one mapping and one registration hold at one end, where it may be split; moves that end to
+  /// where its registration maps it. nullopt: good.
+  std::optional<Violation> bound(BitRun& piece, int buffer, std::int64_t& bit, bool write, bool splits) const;
   void emit(const std::vector<BitRun>& runs);
   /// The same, simultaneously: if a run would read what another wrote, all go through a buffer.
   void emit_at_once(std::vector<BitRun> runs);

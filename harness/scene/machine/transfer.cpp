@@ -129,61 +129,50 @@ bool Recorder::inside(int buffer, std::int64_t offset, std::int64_t bytes) const
   return offset >= -b.guard_below && offset + bytes <= b.bytes + b.guard_above;
 }
 
+std::optional<Violation> Recorder::bound(BitRun& piece, int buffer, std::int64_t& bit, bool write, bool splits) const {
+  if (buffer < 0 || static_cast<std::size_t>(buffer) >= program_.own) return std::nullopt;
+  const std::int64_t offset = floor_div(bit, 8);
+  std::int64_t bytes = ceil_div(bit + piece.n, 8) - offset;
+  for (const std::int64_t edge : program_.buffers[static_cast<std::size_t>(buffer)].boundaries) {
+    if (offset >= edge || offset + bytes <= edge) continue;
+    if (!splits) return Violation{"straddles a mapping", buffer, offset, bytes, write};
+    bytes = edge - offset;
+    piece.n = edge * 8 - bit;
+  }
+  if (needs_registration_.contains(buffer)) {
+    static const std::vector<Range> none;
+    const auto known = now_.registered.find(buffer);
+    const auto& ranges = known == now_.registered.end() ? none : known->second;
+    const auto holds =
+        std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) { return offset >= r.begin && offset < r.end; });
+    if (holds == ranges.end()) return Violation{"not registered", buffer, offset, bytes, write};
+    if (offset + bytes > holds->end) {
+      const bool next = std::any_of(ranges.begin(), ranges.end(),
+                                    [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
+      if (!next) return Violation{"not registered", buffer, holds->end, offset + bytes - holds->end, write};
+      if (!splits) return Violation{"straddles a registration", buffer, offset, bytes, write};
+      piece.n = holds->end * 8 - bit;
+      bytes = holds->end - offset;
+    }
+    bit += (holds->maps - holds->begin) * 8;
+  }
+  if (inside(buffer, floor_div(bit, 8), bytes)) return std::nullopt;
+  return Violation{"outside", buffer, floor_div(bit, 8), bytes, write};
+}
+
 std::vector<Violation> Recorder::post(std::vector<BitRun>& runs, bool splits) const {
   std::vector<Violation> against;
   std::vector<BitRun> posted;
   for (BitRun rest : runs) {
     while (rest.n > 0) {
       BitRun piece = rest;
-      bool good = true;
       // Each end may shorten the piece; the loop handles the rest.
-      const auto bound = [&](int buffer, std::int64_t& bit, bool write) {
-        if (!good || buffer < 0 || static_cast<std::size_t>(buffer) >= program_.own) return;
-        const std::int64_t offset = floor_div(bit, 8);
-        std::int64_t bytes = ceil_div(bit + piece.n, 8) - offset;
-        for (const std::int64_t edge : program_.buffers[static_cast<std::size_t>(buffer)].boundaries) {
-          if (offset >= edge || offset + bytes <= edge) continue;
-          if (!splits) {
-            against.push_back({"straddles a mapping", buffer, offset, bytes, write});
-            good = false;
-            return;
-          }
-          bytes = edge - offset;
-          piece.n = edge * 8 - bit;
-        }
-        if (needs_registration_.contains(buffer)) {
-          static const std::vector<Range> none;
-          const auto known = now_.registered.find(buffer);
-          const auto& ranges = known == now_.registered.end() ? none : known->second;
-          const auto holds = std::find_if(ranges.begin(), ranges.end(),
-                                          [&](const Range& r) { return offset >= r.begin && offset < r.end; });
-          if (holds == ranges.end()) {
-            against.push_back({"not registered", buffer, offset, bytes, write});
-            good = false;
-            return;
-          }
-          if (offset + bytes > holds->end) {
-            const bool next = std::any_of(ranges.begin(), ranges.end(),
-                                          [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
-            if (!next || !splits) {
-              against.push_back({next ? "straddles a registration" : "not registered", buffer, next ? offset : holds->end,
-                                 next ? bytes : offset + bytes - holds->end, write});
-              good = false;
-              return;
-            }
-            piece.n = holds->end * 8 - bit;
-            bytes = holds->end - offset;
-          }
-          bit += (holds->maps - holds->begin) * 8;
-        }
-        if (!inside(buffer, floor_div(bit, 8), bytes)) {
-          against.push_back({"outside", buffer, floor_div(bit, 8), bytes, write});
-          good = false;
-        }
-      };
-      bound(piece.src_buffer, piece.src, false);
-      bound(piece.dst_buffer, piece.dst, true);
-      if (good) posted.push_back(piece);
+      auto bad = bound(piece, piece.src_buffer, piece.src, false, splits);
+      if (!bad) bad = bound(piece, piece.dst_buffer, piece.dst, true, splits);
+      if (bad)
+        against.push_back(*bad);
+      else
+        posted.push_back(piece);
       rest.src += piece.n, rest.dst += piece.n, rest.n -= piece.n;
     }
   }

@@ -73,11 +73,9 @@ std::map<int, ByteRanges> ReferenceModel::what_may_be_any() const {
   return out;
 }
 
-void ReferenceModel::check() {
+std::map<int, ByteRanges> ReferenceModel::checked_bytes() {
   const Action& a = *action_;
-  // The bytes that the step refers to; none = everything of its memory.
-  std::map<int, ByteRanges> named;
-  bool all = false;
+  std::map<int, ByteRanges> out;
   if (!a.request.empty()) {
     std::vector<View> views = a.to.empty() ? a.from : a.to;
     if (views.empty()) {
@@ -90,52 +88,48 @@ void ReferenceModel::check() {
       views.back().offset = 0;  // the address space has it
     }
     for (const Stop& stop : stops(views, a.to_blocks, a.pick))
-      add_range(named[stop.buffer], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
-  } else if (a.bytes > 0 || a.to_offset > 0) {
-    for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
-      add_range(named[span.buffer], span.begin, span.begin + span.bytes);
-    }
-  } else {
-    all = true;
-    for (const Buffer& b : space_.buffers()) {
-      // The guards always matter.
-      if (a.memory.empty() || b.memory == a.memory) add_range(named[b.ordinal], 0, b.bytes);
-    }
-    if (named.empty()) {
-      for (const Span& span : spans(a.memory, 0, 0, 1, 0))
-        add_range(named[span.buffer], span.begin, span.begin + span.bytes);
-    }
+      add_range(out[stop.buffer], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
+    return out;
   }
+  const bool all = a.bytes <= 0 && a.to_offset <= 0;
+  if (all)
+    for (const Buffer& b : space_.buffers())  // the guards always matter
+      if (a.memory.empty() || b.memory == a.memory) add_range(out[b.ordinal], 0, b.bytes);
+  if (out.empty())
+    for (const Span& span : all ? spans(a.memory, 0, 0, 1, 0) : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step))
+      add_range(out[span.buffer], span.begin, span.begin + span.bytes);
+  return out;
+}
 
+void ReferenceModel::keep_unchanged(Checkpoint& here, const std::map<int, ByteRanges>& named) const {
+  for (const auto& [buffer, spans] : named) {
+    const auto b = static_cast<std::size_t>(buffer);
+    const SymbolImage before = truth_.checks.empty() ? SymbolImage{} : truth_.checks.back().images[b];
+    // Bytes in pages that neither image has are untouched in both.
+    std::set<std::int64_t> pages;
+    for (const SymbolImage* image : {&static_cast<const SymbolImage&>(here.images[b]), &before})
+      for (const auto& [number, ids] : image->pages()) pages.insert(number);
+    for (const std::int64_t number : pages)
+      for (const auto& [begin, end] : spans)
+        for (std::int64_t i = std::max(begin, number * SymbolImage::page);
+             i < std::min(end, (number + 1) * SymbolImage::page); ++i)
+          if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
+  }
+}
+
+void ReferenceModel::check() {
+  const Action& a = *action_;
+  std::map<int, ByteRanges> named = checked_bytes();
   if (a.is == "any") {
-    for (const auto& [buffer, spans] : named) {
+    for (const auto& [buffer, spans] : named)
       for (const auto& [begin, end] : spans) add_range(any_[buffer], begin, end);
-    }
     checkpoint(step_->name);
     truth_.checks.back().memory = a.memory;
     return;
   }
   Checkpoint here{step_->name, images_, what_may_be_any(), a.memory};
-  if (a.is == "unchanged") {
-    for (const auto& [buffer, spans] : named) {
-      const auto b = static_cast<std::size_t>(buffer);
-      const SymbolImage before = truth_.checks.empty() ? SymbolImage{} : truth_.checks.back().images[b];
-      // Bytes in pages that neither image has are untouched in both.
-      std::set<std::int64_t> pages;
-      for (const SymbolImage* image : {&static_cast<const SymbolImage&>(here.images[b]), &before}) {
-        for (const auto& [number, ids] : image->pages()) pages.insert(number);
-      }
-      for (const std::int64_t number : pages) {
-        for (const auto& [begin, end] : spans) {
-          for (std::int64_t i = std::max(begin, number * SymbolImage::page);
-               i < std::min(end, (number + 1) * SymbolImage::page); ++i) {
-            if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
-          }
-        }
-      }
-    }
-  }
-  if (!all) {
+  if (a.is == "unchanged") keep_unchanged(here, named);
+  if (!a.request.empty() || a.bytes > 0 || a.to_offset > 0) {
     // Only the named bytes are compared here.
     for (const Buffer& b : space_.buffers()) {
       std::int64_t from = -b.guard_below;

@@ -88,6 +88,7 @@ Truth ReferenceModel::truth_of() {
   return std::move(truth_);
 }
 
+// One switch: what each operation does, in a line or in a function of its own.
 bool ReferenceModel::act(const Step& step) {
   step_ = &step;
   action_ = &step.intended;
@@ -413,6 +414,17 @@ void ReferenceModel::write() {
   event({{"generation", generation}});
 }
 
+ViewPart ReferenceModel::whole_blocks(const ViewWalk& view) const {
+  const Action& a = *action_;
+  ViewPart out{{}, 0, static_cast<std::int64_t>(a.to_blocks->size()) * view.block_size(), a.pick, parts_};
+  for (const std::int64_t id : *a.to_blocks) {
+    out.blocks.push_back({id, static_cast<std::int64_t>(out.blocks.size()) * view.block_size()});
+    if (id != no_block && !view.holds(Axis::block, id, "all"))
+      fail(fmt::format("memory '{}' has no block {}", view.memory(), id));
+  }
+  return out;
+}
+
 // Patterns restart with each range, and with each row of channels.
 void ReferenceModel::fill() {
   const Action& a = *action_;
@@ -450,18 +462,7 @@ void ReferenceModel::fill() {
   };
   for (const View& view : a.to) {
     const ViewWalk& at = walk(view);
-    ViewPart take;
-    if (!a.request.empty()) {
-      take = wanted(at, a.to_blocks, a.pick);
-    } else {
-      // Whole blocks, whoever owns them.
-      take = {{}, 0, static_cast<std::int64_t>(a.to_blocks->size()) * at.block_size(), a.pick, parts_};
-      for (const std::int64_t id : *a.to_blocks) {
-        take.blocks.push_back({id, static_cast<std::int64_t>(take.blocks.size()) * at.block_size()});
-        if (id != no_block && !at.holds(Axis::block, id, "all"))
-          fail(fmt::format("memory '{}' has no block {}", at.memory(), id));
-      }
-    }
+    const ViewPart take = a.request.empty() ? whole_blocks(at) : wanted(at, a.to_blocks, a.pick);
     std::map<std::pair<int, int>, std::int64_t> first;  // channel of a row's begin, by what the planes of a view differ in
     const auto key = [](const Stop& s) { return std::pair{static_cast<int>(s.component), s.width}; };
     at.each(take, [&](const Stop& stop) {

@@ -96,6 +96,7 @@ class ReferenceModel {
   void demand();  ///< require, unpack
   void write();
   void fill();
+  ViewPart whole_blocks(const ViewWalk& view) const;  ///< of the step's list, whoever owns them
   void assign();
   const ViewWalk& walk(const View& view);
   RequestNow& request();
@@ -141,6 +142,9 @@ class ReferenceModel {
   // checks.cpp
   void registration();
   void check();
+  std::map<int, ByteRanges> checked_bytes();  ///< those that the check refers to
+  /// What was there at the last check becomes what must be there.
+  void keep_unchanged(Checkpoint& here, const std::map<int, ByteRanges>& named) const;
   void checkpoint(const std::string& step);
   std::map<int, ByteRanges> what_may_be_any() const;
   /// Objections to touching these bytes.
