@@ -93,7 +93,7 @@ std::uint32_t code_at(const GoldenTensor& t, const GoldenPlane& p, std::size_t i
   return static_cast<std::uint32_t>((word >> (p.bit[i] % 8)) & ((std::uint64_t{1} << p.bits) - 1));
 }
 
-TEST(Sha256, KnownAnswers) {
+TEST(Sha256, MatchesKnownAnswers) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   const std::vector<std::uint8_t> tail{'c'};
   EXPECT_EQ(sha256("ab", tail), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -152,7 +152,7 @@ TEST(Golden, TagsPlacesAndPoisonExplainEveryBit) {
   EXPECT_GE(dtypes.size(), 1u);
 }
 
-TEST(Golden, SaysWhatIsAtABit) {
+TEST(Golden, NamesTheOwnerOfABit) {
   const auto entry = list(golden_folder).front();
   const GoldenTensor t = load(golden_folder, entry.layout, entry.dtype);
   const GoldenPlane& p = t.planes.front();
@@ -162,34 +162,34 @@ TEST(Golden, SaysWhatIsAtABit) {
   EXPECT_EQ(what_is_at(t, 0, 8 * static_cast<std::int64_t>(t.allocations[0].bytes.size())), "padding");
 }
 
-TEST_F(Damaged, Undamaged) { EXPECT_EQ(error(), ""); }
+TEST_F(Damaged, LoadsUndamagedFiles) { EXPECT_EQ(error(), ""); }
 
-TEST_F(Damaged, UndamagedWhateverLiesInTheWorkingDirectory) {
+TEST_F(Damaged, IgnoresFilesInTheWorkingDirectory) {
   const fs::path before = fs::current_path();
   fs::current_path(checkout::source());  // has a folder "golden"
   EXPECT_EQ(error(), "");
   fs::current_path(before);
 }
 
-TEST_F(Damaged, Truncated) {
+TEST_F(Damaged, RefusesATruncatedFile) {
   for (const std::size_t n : {bytes.size() - 1, bytes.size() / 2, std::size_t{100}, std::size_t{0}}) {
     save(bytes.substr(0, n));
     EXPECT_TRUE(has(error(), "SHA-256")) << n << error();
   }
 }
 
-TEST_F(Damaged, Missing) {
+TEST_F(Damaged, RefusesAMissingFile) {
   fs::remove(folder / file);
   EXPECT_TRUE(has(error(), "expected a file, found none")) << error();
 }
 
-TEST_F(Damaged, TooLarge) {
+TEST_F(Damaged, RefusesAnOversizedFile) {
   LoadOptions options;
   options.file_bytes = 1000;
   EXPECT_TRUE(has(error(options), "expected at most 1000 bytes")) << error(options);
 }
 
-TEST_F(Damaged, TwoHundredBitFlipsAreNeverOpened) {
+TEST_F(Damaged, NeverOpensAFileWithAFlippedBit) {
   std::mt19937_64 random(1);
   LoadOptions options;
   options.reader = scenario("echo opened >> " + (folder / "opened").string());
@@ -203,7 +203,7 @@ TEST_F(Damaged, TwoHundredBitFlipsAreNeverOpened) {
 }
 
 /// The manifest agrees with the damage, so libhdf5 sees it: one error, or content that the digest proves intact.
-TEST_F(Damaged, TwoHundredSignedBitFlipsEndInOneErrorOrTheSameContent) {
+TEST_F(Damaged, SignedBitFlipsGiveOneErrorOrTheSameContent) {
   std::mt19937_64 random(2);
   const GoldenTensor good = load(folder, layout, dtype);
   int errors = 0;
@@ -225,7 +225,7 @@ TEST_F(Damaged, TwoHundredSignedBitFlipsEndInOneErrorOrTheSameContent) {
   EXPECT_GT(errors, 10);
 }
 
-TEST_F(Damaged, SignedRubbish) {
+TEST_F(Damaged, RefusesSignedGarbage) {
   for (const std::string& rubbish :
        {std::string(), std::string("no HDF5"), std::string(100000, '\0'), bytes.substr(0, bytes.size() / 2)}) {
     save_and_sign(rubbish);
@@ -233,7 +233,7 @@ TEST_F(Damaged, SignedRubbish) {
   }
 }
 
-TEST_F(Damaged, ReadersThatMisbehave) {
+TEST_F(Damaged, ReportsAReaderThatMisbehaves) {
   LoadOptions options;
   options.deadline = std::chrono::milliseconds(300);
   options.output_bytes = 1 << 20;
@@ -254,7 +254,7 @@ TEST_F(Damaged, ReadersThatMisbehave) {
   EXPECT_TRUE(has(with(folder / "unknown"), "could not be started")) << error(options);
 }
 
-TEST_F(Damaged, WrongManifests) {
+TEST_F(Damaged, RefusesWrongManifests) {
   const auto with = [&](const std::string& text) {
     write(folder / "MANIFEST.json", text);
     return error();
@@ -290,7 +290,7 @@ TEST_F(Damaged, VerifyPasses) {
   EXPECT_EQ(report.items.back().detail, "no Python environment was named");
 }
 
-TEST_F(Damaged, VerifyNamesDamageAndStrangers) {
+TEST_F(Damaged, VerifyNamesDamagedAndUnlistedFiles) {
   save(bytes.substr(0, 1000));
   write(folder / "stranger.h5", "?");
   const VerifyReport report = verify(folder);
@@ -305,7 +305,7 @@ TEST_F(Damaged, VerifyNamesDamageAndStrangers) {
 }
 
 /// A file with the manifest's hash and correct data set digests, but a false seed.
-TEST_F(Damaged, VerifyFindsALieInASignedFile) {
+TEST_F(Damaged, VerifyFindsAFalseSeedInASignedFile) {
   const std::string path = (folder / file).string();
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   ASSERT_GE(id, 0);
@@ -321,7 +321,7 @@ TEST_F(Damaged, VerifyFindsALieInASignedFile) {
 }
 
 /// One byte of one allocation changed, file signed: the content digest catches it.
-TEST_F(Damaged, AChangedByteInASignedFile) {
+TEST_F(Damaged, VerifyFindsAChangedByteInASignedFile) {
   const std::string path = (folder / file).string(), name = "/dtypes/" + dtype + "/memory/a0";
   std::vector<std::uint8_t> memory(load(folder, layout, dtype).allocations[0].bytes);
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
@@ -337,7 +337,7 @@ TEST_F(Damaged, AChangedByteInASignedFile) {
 }
 
 /// The main check: the C++ layouts and kernels make every golden tensor again, identical to the last bit.
-TEST(Verify, EveryTensorOfTheRepository) {
+TEST(Verify, ChecksEveryTensorOfTheRepository) {
   const VerifyReport report = verify(golden_folder);
   EXPECT_EQ(failures(report), "");
   EXPECT_EQ(report.count(Check::pass),
@@ -357,7 +357,7 @@ TEST(Verify, NumPyAgrees) {
   EXPECT_EQ(report.items.back().what, "generate.py --check");
 }
 
-TEST(Verify, DifferenceIsNamedInLogicalCoordinates) {
+TEST(Verify, NamesADifferenceInLogicalCoordinates) {
   const auto entry = list(golden_folder).front();
   GoldenTensor t = load(golden_folder, entry.layout, entry.dtype);
   EXPECT_EQ(differs_from_cpp(t), std::nullopt);
@@ -376,7 +376,7 @@ TEST(Verify, DifferenceIsNamedInLogicalCoordinates) {
   EXPECT_TRUE(has(differs_from_cpp(t).value(), "the C++ refuses"));
 }
 
-TEST_F(Damaged, PythonThatIsNotThereIsSkippedWithTheReason) {
+TEST_F(Damaged, SkipsWithTheReasonIfPythonIsMissing) {
   VerifyOptions options;
   options.cpp = false;
   options.python = folder / "no-python";

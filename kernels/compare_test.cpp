@@ -24,14 +24,14 @@ std::vector<std::uint8_t> noise(std::size_t size) {
   return out;
 }
 
-TEST(Compare, EqualIsEqual) {
+TEST(Compare, FindsNoDifferenceInEqualBytes) {
   const auto a = noise(100000);
   EXPECT_EQ(compare(a, a).wrong_bytes, 0);
   EXPECT_TRUE(compare(a, a).first.empty());
   EXPECT_EQ(compare({}, {}).wrong_bytes, 0);
 }
 
-TEST(Compare, OneWrongByteIsFoundAtEveryPlaceAndAlignment) {
+TEST(Compare, FindsOneWrongByteAtEveryOffsetAndAlignment) {
   auto a = noise(300), b = a;
   for (std::size_t from = 0; from < 70; ++from) {
     for (std::size_t at = from; at < a.size(); ++at) {
@@ -44,7 +44,7 @@ TEST(Compare, OneWrongByteIsFoundAtEveryPlaceAndAlignment) {
   }
 }
 
-TEST(Compare, OneWrongByteIsFoundAcrossChunks) {
+TEST(Compare, FindsOneWrongByteAcrossChunks) {
   auto a = noise(3 * 8192 + 5), b = a;
   for (std::size_t at = 0; at < a.size(); ++at) {
     b[at] = static_cast<std::uint8_t>(~b[at]);
@@ -55,7 +55,7 @@ TEST(Compare, OneWrongByteIsFoundAcrossChunks) {
   }
 }
 
-TEST(Compare, EveryByteWrongIsCounted) {
+TEST(Compare, CountsEveryWrongByte) {
   const auto a = noise(200001);
   auto b = a;
   for (auto& byte : b) byte ^= 0x80;
@@ -83,12 +83,12 @@ RC_GTEST_PROP(Compare, FindsExactlyTheInjectedDifferences, ()) {
   RC_ASSERT(found.first == expected);
 }
 
-TEST(Compare, SizesMustAgree) {
+TEST(Compare, RefusesUnequalSizes) {
   const auto a = noise(10);
   EXPECT_THROW(compare(a, std::span(a).first(9)), layout::Error);
 }
 
-TEST(Digest, IsXxh3) {
+TEST(Digest, MatchesXxh3) {
   // XXH3-64 of the empty input, seed 0: xxHash 0.8.1, cli/xsum_sanity_check.c (XSUM_XXH3_testdata, first entry).
   EXPECT_EQ(digest({}), 0x2d06800538d394c2u);
   const auto a = noise(5001);
@@ -99,7 +99,7 @@ TEST(Digest, IsXxh3) {
 }
 
 // Every instruction set gives the same bytes and counts, whichever this machine would choose.
-TEST(Isa, AllAgree) {
+TEST(Isa, EveryInstructionSetAgrees) {
   const auto isas = usable_isas();
   ASSERT_EQ(isas.front().name, "baseline");
   EXPECT_EQ(&best_isa(), &isas.back());

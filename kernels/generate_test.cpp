@@ -250,7 +250,7 @@ Plane packed(Dtype dtype, std::vector<Mode> modes, std::int64_t offset = 0) {
 
 /// Real layouts, at sizes that reach every way of writing rows: batches of more than 64 rows, whole rows, x-packed rows,
 /// transposed rows, odd widths, rows that start in the middle of a word.
-TEST(Generate, CommonLayoutsOfEveryDtype) {
+TEST(Generate, MatchesTheReferenceForCommonLayoutsOfEveryDtype) {
   for (const Dtype dtype : reference::dtypes()) {
     for (const std::int64_t d : {1, 2, 3, 7, 40, 128}) {
       for (const std::int64_t first : {0, 1, 3, 448}) {
@@ -295,7 +295,7 @@ TEST(Generate, CommonLayoutsOfEveryDtype) {
   }
 }
 
-TEST(Generate, NibblesThatShareBytesAcrossRunsAndRows) {
+TEST(Generate, KeepsNibblesThatShareBytesAcrossRunsAndRows) {
   // Pairs of channels that start in the middle of a byte (12-bit pitch), and rows of an odd number of nibbles.
   Plane pairs;
   pairs.dtype = Dtype::int4;
@@ -310,7 +310,7 @@ TEST(Generate, NibblesThatShareBytesAcrossRunsAndRows) {
   }
 }
 
-TEST(Generate, OneRowIsTagRow) {
+TEST(Generate, WritesARowAsTagRowDoes) {
   const Plane plane = packed(Dtype::bf16, {{Axis::block, 2}, {Axis::slot, 2}, {Axis::head, 2}, {Axis::channel, 128}});
   std::vector<std::uint8_t> memory(2 * 2 * 2 * 256), row(256);
   generate(memory, plane, std::vector<BlockContent>{{1, 9, 30, 0, 2}}, {3, 2, 1}, 0);
@@ -320,7 +320,7 @@ TEST(Generate, OneRowIsTagRow) {
   EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + 1024, [](std::uint8_t b) { return b == 0; }));  // block 0 is free
 }
 
-TEST(Generate, OriginsPlaceARanksShardInTheModel) {
+TEST(Generate, OriginsLocateTheShardOfARankInTheModel) {
   Plane whole =
       packed(Dtype::fp16, {{Axis::layer, 4}, {Axis::block, 2}, {Axis::slot, 4}, {Axis::head, 8}, {Axis::channel, 16}});
   Plane shard =
@@ -338,7 +338,7 @@ TEST(Generate, OriginsPlaceARanksShardInTheModel) {
   }
 }
 
-TEST(Generate, PlanesWithoutBlocksAreWrittenOnce) {
+TEST(Generate, WritesPlanesWithoutBlocksOnce) {
   Plane plane = packed(Dtype::fp32, {{Axis::layer, 3}, {Axis::kv, 2}});
   plane.component = Component::global_scale;
   std::vector<std::uint8_t> made;
@@ -350,7 +350,7 @@ TEST(Generate, PlanesWithoutBlocksAreWrittenOnce) {
 }
 
 /// Larger than the assumed caches: whole lines and their ends go past them, and no other byte.
-TEST(Generate, LargeAllocationsAreWrittenPastTheCaches) {
+TEST(Generate, WritesLargeAllocationsPastTheCaches) {
   const std::size_t bytes = (std::size_t{33} << 20) + 77;
   for (const Dtype dtype : {Dtype::bf16, Dtype::e4m3fn}) {
     const std::int64_t width = reference::width(dtype);
@@ -378,7 +378,7 @@ TEST(Generate, LargeAllocationsAreWrittenPastTheCaches) {
   }
 }
 
-TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
+TEST(Generate, SplitsALongBlockBetweenThreads) {
   Plane plane = packed(Dtype::bf16, {{Axis::head, 2}, {Axis::slot, 9001}, {Axis::channel, 8}});
   const std::vector<BlockContent> content{{0, 3, 5, 2, 8990}};
   std::vector<std::uint8_t> one(2 * 9001 * 16, 1), many = one;
@@ -392,7 +392,7 @@ TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
 }
 
 /// Shared work must not depend on which thread is first: entries of a slot named twice stay together, and so do nibbles.
-TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
+TEST(Generate, KeepsRunsThatShareBytesInOneThread) {
   const Plane bytes = packed(Dtype::bf16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
   const Plane nibbles = packed(Dtype::int4, {{Axis::block, 3}, {Axis::channel, 8}, {Axis::slot, 4}});
   const std::vector<BlockContent> twice{{1, 4, 0, 0, 3}, {1, 5, 0, 2, 2}}, apart{{1, 4, 0, 0, 3}, {1, 5, 0, 3, 1}};
@@ -408,7 +408,7 @@ TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
 }
 
 /// Two coordinates at one place cannot both be there: check() accepts what generate() leaves.
-TEST(Check, WhatSharesBitsIsAsGenerateLeavesIt) {
+TEST(Check, AcceptsOverlapsAsGenerateLeavesThem) {
   Plane plane = packed(Dtype::fp16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
   plane.modes.push_back({Axis::kv, 2, 0});
   std::vector<std::uint8_t> memory(3 * 4 * 16);
@@ -426,7 +426,7 @@ TEST(Check, WhatSharesBitsIsAsGenerateLeavesIt) {
   }
 }
 
-TEST(Generate, AWrongPlaneIsAnErrorAndWritesNothing) {
+TEST(Generate, RefusesAnInvalidPlaneBeforeWriting) {
   const Plane good = packed(Dtype::bf16, {{Axis::block, 2}, {Axis::slot, 2}, {Axis::channel, 8}});
   const auto content = whole_blocks(2, 2);
   std::vector<std::uint8_t> memory(64, 7);

@@ -42,7 +42,7 @@ struct Scene {
   std::vector<std::uint8_t> file;
 };
 
-TEST(Image, IsPoisonWithTagsOverIt) {
+TEST(Image, ConsistsOfTagsOverPoison) {
   const Scene scene;
   std::vector<std::uint8_t> expected(scene.file.size());
   for (std::size_t k = 0; k < expected.size(); ++k) expected[k] = reference::poison(scene.image.poison, k);
@@ -52,7 +52,7 @@ TEST(Image, IsPoisonWithTagsOverIt) {
   EXPECT_EQ(scene.file, expected);
 }
 
-TEST(Image, EveryWrongByteIsFoundWhereverItLies) {
+TEST(Image, FindsAWrongByteAnywhere) {
   Scene scene;
   for (const int threads : {1, 3}) {
     ASSERT_EQ(check(scene.image, scene.file, 16, threads), Difference{});
@@ -64,7 +64,7 @@ TEST(Image, EveryWrongByteIsFoundWhereverItLies) {
   }
 }
 
-TEST(Image, OneValueOfTheWholeCacheIsNoHole) {
+TEST(Image, OwnsAValueOfTheWholeCache) {
   Scene scene;
   Plane global = scene.scale;
   global.component = Component::global_scale;
@@ -78,7 +78,7 @@ TEST(Image, OneValueOfTheWholeCacheIsNoHole) {
   EXPECT_EQ(check(scene.image, scene.file, 16, 1).wrong_bytes, 1);
 }
 
-TEST(Image, AllIsWrongInAnotherPass) {
+TEST(Image, DiffersInEachPass) {
   Scene scene;
   Scene other;
   for (Tagged& tagged : other.image.tags) tagged.key.pass = 9;
@@ -89,7 +89,7 @@ TEST(Image, AllIsWrongInAnotherPass) {
   EXPECT_GT(check(other.image, scene.file).wrong_bytes, 2000);
 }
 
-TEST(Image, PlanesThatShareBytesAreComparedAsWritten) {
+TEST(Image, ComparesOverlappingPlanesAsWritten) {
   Scene scene;
   scene.scale.offset = 8 * 38;  // over the last two channels
   write(scene.image, scene.file);
@@ -98,14 +98,14 @@ TEST(Image, PlanesThatShareBytesAreComparedAsWritten) {
   EXPECT_EQ(check(scene.image, scene.file), (Difference{1, {4099 + 384 + 5}}));
 }
 
-TEST(Image, AnAllocationBeyondItsFileIsAnError) {
+TEST(Image, RefusesAnAllocationBeyondItsFile) {
   Scene scene;
   scene.image.base = 4400;
   EXPECT_THROW(check(scene.image, scene.file), layout::Error);
   EXPECT_THROW(write(scene.image, scene.file), layout::Error);
 }
 
-TEST(Intervals, HolesAreWhatIsLeft) {
+TEST(Intervals, HolesAreTheRemainder) {
   Intervals intervals;
   EXPECT_EQ(intervals.holes(3), (std::vector<Interval>{{0, 3}}));
   intervals.add(4, 6);
@@ -120,7 +120,7 @@ TEST(Intervals, HolesAreWhatIsLeft) {
   EXPECT_FALSE(intervals.settle());
 }
 
-TEST(Parallel, EveryPieceOnceAndExceptionsComeOut) {
+TEST(Parallel, RunsEachPieceOnceAndPropagatesExceptions) {
   for (const int threads : {0, 1, 2, 9}) {
     std::vector<int> done(1000);
     parallel(threads, done.size(), [&](std::size_t k) { ++done[k]; });

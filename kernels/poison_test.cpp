@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t four_gi_words = std::int64_t{1} << 34;  // bytes after which the key changes
 
-TEST(Poison, KnownAnswers) {
+TEST(Poison, MatchesKnownAnswers) {
   const std::uint64_t key = poison_key(7, 1, 3, 2);
   EXPECT_EQ(key, 0xd33825afe0a693du);
   const auto word_at = [key](std::int64_t i) {
@@ -32,7 +32,7 @@ TEST(Poison, KnownAnswers) {
   EXPECT_EQ(word_at((std::int64_t{1} << 32) + 1), 0xe266aa62u);
 }
 
-TEST(Poison, GoldenKnownAnswers) {  // the literals that golden/test_tag.py also requires of the NumPy generator
+TEST(Poison, MatchesGoldenFiles) {  // the literals that golden/test_tag.py also requires of the NumPy generator
   std::vector<std::uint8_t> out(8);
   fill_poison(poison_key(1, 0, 0, 1), 0, out);
   EXPECT_EQ(out, (std::vector<std::uint8_t>{0xaa, 0x62, 0x66, 0xe2, 0xa2, 0xa2, 0x6a, 0x62}));
@@ -88,7 +88,7 @@ TEST(Poison, IsFiniteInEveryDtypeAtEveryShift) {
   }
 }
 
-TEST(Poison, FilesAndPlacesDiffer) {
+TEST(Poison, DiffersBetweenFilesAndOffsets) {
   std::set<std::uint64_t> keys;
   for (std::uint32_t side = 0; side < 3; ++side) {
     for (std::uint32_t rank = 0; rank < 4; ++rank) {
@@ -120,7 +120,7 @@ TEST(Poison, CheckFindsEveryWrongByteAtEveryOffset) {
   }
 }
 
-TEST(Poison, ThreadsAndLargeRegionsMakeNoDifference) {
+TEST(Poison, IsIndependentOfThreadsAndRegionSize) {
   std::vector<std::uint8_t> one((std::size_t{32} << 20) + 13), many = one;
   fill_poison(7, 3, one);
   fill_poison(7, 3, many, 3);
@@ -134,7 +134,7 @@ TEST(Poison, ThreadsAndLargeRegionsMakeNoDifference) {
   EXPECT_EQ(check_poison(7, 3, many), wrong);
 }
 
-TEST(Poison, WrongArgumentsAreErrors) {
+TEST(Poison, RefusesWrongArguments) {
   std::vector<std::uint8_t> out(8);
   EXPECT_THROW(fill_poison(1, -1, out), layout::Error);
   EXPECT_THROW(poison_key(1, 0, 65536, 0), layout::Error);

@@ -201,7 +201,7 @@ std::string refusal(const std::function<void()>& call) {
   return "not refused";
 }
 
-TEST(Refusals, ComeBeforeAByteIsWritten) {
+TEST(Refusals, PrecedeAnyWrite) {
   const layout::Cache cache =
       layout::instantiate("L x K B N H C", {.layers = 1, .blocks = 4, .block_size = 16, .heads = 2, .head_dim = 8},
                           {"plain", Dtype::bf16, {}, {}});

@@ -106,7 +106,7 @@ std::vector<Known> known_answers() {
   };
 }
 
-TEST(Tag, KnownAnswers) {
+TEST(Tag, MatchesKnownAnswers) {
   for (const Known& known : known_answers()) {
     const std::uint64_t key = row_key(known.key, known.row);
     EXPECT_EQ(key, known.row_key.value_or(key));
@@ -149,7 +149,7 @@ void for_codes(int rows, F f) {
   }
 }
 
-TEST(Tag, CodesEqualTheReference) {
+TEST(Tag, CodesMatchTheReference) {
   for (const Drawn& drawn : drawn_rows(60)) {
     ASSERT_EQ(row_key(drawn.key, drawn.row), reference::row(drawn.key, drawn.row));
   }
@@ -173,7 +173,7 @@ TEST(Tag, FloatsAreOrdinaryNumbers) {
   });
 }
 
-TEST(Tag, EveryCodeOfANarrowDtypeIsSafeWhateverTheHash) {
+TEST(Tag, EveryCodeOfANarrowDtypeIsSafeForAnyHash) {
   // The masks alone, over all 2^16 hashes: checks exhaustively what FloatsAreOrdinaryNumbers samples. A code that tag/1 can
   // give keeps the fixed bits: found by collecting all codes of long rows.
   for (const Dtype dtype : {Dtype::fp16, Dtype::bf16, Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz,
@@ -252,7 +252,7 @@ TEST(Tag, EveryFieldMatters) {
   EXPECT_EQ(std::adjacent_find(keys.begin(), keys.end()), keys.end());
 }
 
-TEST(Tag, FieldsOutOfRangeAreErrors) {
+TEST(Tag, RefusesFieldsOutOfRange) {
   EXPECT_THROW(row_key({}, {Component::data, 16, 0, 0, 0, 0}), layout::Error);
   EXPECT_THROW(row_key({}, {Component::data, 0, 1 << 24, 0, 0, 0}), layout::Error);
   EXPECT_THROW(row_key({}, {Component::data, 0, 0, 1 << 20, 0, 0}), layout::Error);
@@ -273,7 +273,7 @@ std::vector<std::uint8_t> packed(std::uint64_t key, const RowId& row, Dtype dtyp
   return out;
 }
 
-TEST(TagRow, EveryWindowOfARowEqualsItsCodes) {
+TEST(TagRow, EveryWindowMatchesTheCodesOfTheRow) {
   for (const Drawn& drawn : drawn_rows(6)) {
     const std::uint64_t key = row_key(drawn.key, drawn.row);
     for (const Dtype dtype : reference::dtypes()) {
@@ -295,7 +295,7 @@ TEST(TagRow, EveryWindowOfARowEqualsItsCodes) {
   }
 }
 
-TEST(TagRow, WrongWindowsAreErrors) {
+TEST(TagRow, RefusesInvalidWindows) {
   std::vector<std::uint8_t> out(8);
   EXPECT_THROW(tag_row(1, {}, Dtype::int4, 1, 16, out), layout::Error);
   EXPECT_THROW(tag_row(1, {}, Dtype::int8, 0, 9, out), layout::Error);
@@ -303,7 +303,7 @@ TEST(TagRow, WrongWindowsAreErrors) {
   EXPECT_NO_THROW(tag_row(1, {}, Dtype::int4, 2, 15, out));
 }
 
-TEST(Collisions, EntropyIsCountedRight) {
+TEST(Collisions, EntropyMatchesEachDtype) {
   EXPECT_EQ(entropy_bits(Dtype::fp32), 29);
   EXPECT_EQ(entropy_bits(Dtype::bf16), 13);
   EXPECT_EQ(entropy_bits(Dtype::e4m3fn), 5);
@@ -325,7 +325,7 @@ TEST(Collisions, EntropyIsCountedRight) {
 // five sigma.
 class CollisionRate : public ::testing::TestWithParam<int> {};
 
-TEST_P(CollisionRate, IsWhatEntropySays) {
+TEST_P(CollisionRate, MatchesTheEntropy) {
   struct Unit {
     Dtype dtype;
     std::int64_t elements;

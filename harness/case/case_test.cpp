@@ -75,7 +75,7 @@ TEST(Resolve, PassesFollowTheSmallestUnit) {
   EXPECT_GT(resolve(s, cases()).passes, 1);
 }
 
-TEST(Resolve, ClaimsAreAboutTheSameMemory) {
+TEST(Resolve, ClaimsDescribeTheSameMemory) {
   auto s = spec();
   s.producer.claim_layout = "vllm-fa-hnd";
   const auto c = resolve(s, cases());
@@ -85,7 +85,7 @@ TEST(Resolve, ClaimsAreAboutTheSameMemory) {
   EXPECT_NE(error_of(s).find("sizes must agree"), std::string::npos) << error_of(s);
 }
 
-TEST(Resolve, OneClearSentenceForEachMistake) {
+TEST(Resolve, ReportsEachMistakeInOneSentence) {
   auto bad = [](auto&& change) {
     auto s = spec();
     change(s);
@@ -104,7 +104,7 @@ TEST(Resolve, OneClearSentenceForEachMistake) {
 }
 
 // From SciPy 1.17: binomtest(k, n).proportion_ci(method="wilson").
-TEST(Tries, TheIntervalIsWilsons) {
+TEST(Tries, ComputeWilsonsInterval) {
   const auto near = [](std::int64_t failed, std::int64_t made, double low, double high) {
     EXPECT_NEAR(wilson(failed, made).low, low, 1e-6) << failed << " of " << made;
     EXPECT_NEAR(wilson(failed, made).high, high, 1e-6) << failed << " of " << made;
@@ -121,7 +121,7 @@ TEST(Tries, TheIntervalIsWilsons) {
   EXPECT_EQ(tries_to_see({100000, 1, 0, {}}), 1000);
 }
 
-TEST(Case, WireFormIsTheWholeCase) {
+TEST(Case, WireFormContainsTheWholeCase) {
   for (const auto* file : {"seeds/xformers-t4.yaml", "seeds/mooncake-v100.yaml", "seeds/flashinfer-600.yaml"}) {
     for (const auto& s : catalogue::read_case_file(cases().directory() / file, "", &cases())) {
       const auto c = resolve(s, cases());
@@ -136,7 +136,7 @@ TEST(Case, WireFormIsTheWholeCase) {
   }
 }
 
-TEST(Case, WorkersAreNotToldTheTruth) {
+TEST(Case, WorkersNeverReceiveTheTruth) {
   auto s = spec();
   s.producer.claim_layout = "vllm-fa-hnd";
   s.expected = {{Outcome::fail, FaultClass::axis_permuted, {}, ""}};
@@ -155,7 +155,7 @@ TEST(Case, WorkersAreNotToldTheTruth) {
   EXPECT_EQ(regions(seen, Side::consumer).size(), regions(c, Side::consumer).size());
 }
 
-TEST(Case, DigestKnowsWhatIsExecuted) {
+TEST(Case, DigestCoversWhatIsExecuted) {
   const auto base = resolve(spec(), cases());
   auto other = base;
   other.title = "another title", other.id = "another/id";

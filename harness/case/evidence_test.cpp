@@ -10,20 +10,20 @@ const auto devices(std::vector<std::string> found) {
   return [found] { return found; };
 }
 
-TEST(Evidence, AClaimAloneIsModelled) {
+TEST(Evidence, AClaimWithoutADeviceIsModelled) {
   EXPECT_EQ(evidence_of(claim, "sm_90", {}), Evidence::modelled);
   EXPECT_EQ(evidence_of(claim, "sm_90", devices({})), Evidence::modelled);
   EXPECT_EQ(evidence_of(claim, "sm_90", devices({"sm_80"})), Evidence::modelled);
 }
 
-TEST(Evidence, AClaimOfADeviceThatTheSuiteSawIsExecutedThere) {
+TEST(Evidence, AClaimOfADetectedDeviceIsExecuted) {
   EXPECT_EQ(evidence_of(claim, "sm_90", devices({"sm_80", "sm_90"})), Evidence::executed);
   EXPECT_EQ(evidence_of(claim, "cpu", devices({"sm_90"})), Evidence::executed);
   EXPECT_EQ(evidence_of(claim, "sm_80", devices({"sm_80", "sm_90"})), Evidence::modelled)
       << "another architecture than the case asks for";
 }
 
-TEST(Evidence, TheSuiteIsAskedForDevicesOnlyWhereOneIsClaimed) {
+TEST(Evidence, DetectsDevicesOnlyIfOneIsClaimed) {
   const auto nobody = []() -> std::vector<std::string> { throw std::logic_error("asked"); };
   EXPECT_EQ(evidence_of(nlohmann::json::object(), "sm_90", nobody), Evidence::modelled);
   EXPECT_EQ(evidence_of({{"device_evidence", "modelled"}, {"arch", "sm_90"}}, "sm_90", nobody), Evidence::modelled);

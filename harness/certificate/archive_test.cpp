@@ -19,14 +19,14 @@ std::string error_of(std::string_view bytes) {
   return contradiction;
 }
 
-TEST(Archive, GivesBackWhatWasPutIn) {
+TEST(Archive, ReturnsTheFilesItWasGiven) {
   std::string contradiction;
   EXPECT_EQ(read_archive(archive(three), contradiction), three);
   EXPECT_EQ(contradiction, "");
   EXPECT_EQ(archive(three).substr(0, 4), "PK\x03\x04");
 }
 
-TEST(Archive, NoBitOfItIsFree) {
+TEST(Archive, DetectsAFlipOfAnyByte) {
   const std::string good = archive(three);
   for (std::size_t i = 0; i < good.size(); ++i) {
     for (const int bit : {0, 7}) {
@@ -37,7 +37,7 @@ TEST(Archive, NoBitOfItIsFree) {
   }
 }
 
-TEST(Archive, SaysWhereItIsWrong) {
+TEST(Archive, ErrorsNameThePosition) {
   const std::string good = archive(three);
   const std::size_t at = good.find("xxx");
   std::string spoiled = good;

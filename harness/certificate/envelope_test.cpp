@@ -10,13 +10,13 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Envelope, SignsWhatDsseSays) {
+TEST(Envelope, SignsTheDssePreAuthenticationEncoding) {
   // The example of the DSSE specification, "protocol.md".
   EXPECT_EQ(pre_authentication("http://example.com/HelloWorld", "hello world"),
             "DSSEv1 29 http://example.com/HelloWorld 11 hello world");
 }
 
-TEST(Envelope, GivesBackWhatWasSealed) {
+TEST(Envelope, ReturnsTheSealedPayload) {
   const PrivateKey key = PrivateKey::generate();
   const std::string digest = hex(sha256("records"));
   const Statement message = open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
@@ -25,7 +25,7 @@ TEST(Envelope, GivesBackWhatWasSealed) {
   EXPECT_EQ(message.predicate, (json{{"n", 3}}));
 }
 
-TEST(Envelope, EveryChangedByteIsFound) {
+TEST(Envelope, DetectsAChangeOfAnyByte) {
   const PrivateKey key = PrivateKey::generate();
   const std::string sealed = seal("product", hex(sha256("")), "urn:test:1", {{"n", 3}}, key).dump();
   for (std::size_t i = 0; i < sealed.size(); ++i) {
@@ -37,7 +37,7 @@ TEST(Envelope, EveryChangedByteIsFound) {
   }
 }
 
-TEST(Envelope, WhatIsWrongIsSaid) {
+TEST(Envelope, NamesEachDefect) {
   const PrivateKey key = PrivateKey::generate(), other = PrivateKey::generate();
   const json good = seal("product", hex(sha256("")), "urn:test:1", {{"n", 3}}, key);
   const auto error = [&](json envelope, const std::string& type = "urn:test:1") -> std::string {

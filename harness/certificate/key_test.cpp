@@ -32,14 +32,14 @@ std::string error_of(const std::function<void()>& act) {
   return "";
 }
 
-TEST(Key, IsReadAndWrittenAsRfc8410HasIt) {
+TEST(Key, MatchesTheExampleOfRfc8410) {
   const PrivateKey key = PrivateKey::from_pem(rfc_private);
   EXPECT_EQ(key.pem(), rfc_private);
   EXPECT_EQ(key.public_key().pem(), rfc_public);
   EXPECT_EQ(PublicKey::from_pem(rfc_public), key.public_key());
 }
 
-TEST(Key, SignsWhatItVerifies) {
+TEST(Key, VerifiesItsOwnSignatures) {
   const PrivateKey key = PrivateKey::generate(), other = PrivateKey::generate();
   Signature signature = key.sign("text");
   EXPECT_TRUE(key.public_key().verifies("text", signature));
@@ -49,7 +49,7 @@ TEST(Key, SignsWhatItVerifies) {
   EXPECT_FALSE(key.public_key().verifies("text", signature));
 }
 
-TEST(Key, WhatIsNoneIsOneSentenceWithoutTheText) {
+TEST(Key, RefusesOtherTextWithoutRepeatingIt) {
   const std::string damaged = std::string(rfc_private).replace(40, 1, "_");
   for (const std::string& text : {std::string(), std::string("secret"), damaged, std::string(rfc_public),
                                   std::string("-----END PRIVATE KEY----------BEGIN PRIVATE KEY-----")}) {
@@ -74,7 +74,7 @@ class KeyFile : public ::testing::Test {
   fs::path file_{folder_.path() / "key.pem"};
 };
 
-TEST_F(KeyFile, IsOnlyItsOwners) {
+TEST_F(KeyFile, IsReadableOnlyByItsOwner) {
   const PrivateKey key = PrivateKey::generate();
   create_key(file_, key);
   struct stat found{};
@@ -93,7 +93,7 @@ TEST_F(KeyFile, IsOnlyItsOwners) {
   EXPECT_NE(error_of([&] { read_key(folder_.path() / "none"); }).find("kvcts key new"), std::string::npos);
 }
 
-TEST_F(KeyFile, OlderKeysLeadToIt) {
+TEST_F(KeyFile, ChainsRotationsFromOlderKeys) {
   create_key(file_, PrivateKey::generate());
   const PublicKey first = read_key(file_).public_key();
   const fs::path kept = rotate_key(file_);
@@ -113,7 +113,7 @@ TEST_F(KeyFile, OlderKeysLeadToIt) {
   EXPECT_FALSE(leads(rotations, first, third)) << "unsigned";
 }
 
-TEST_F(KeyFile, ARotationThatWasKilledIsDoneAgain) {
+TEST_F(KeyFile, CompletesAnInterruptedRotation) {
   create_key(file_, PrivateKey::generate());
   const PublicKey first = read_key(file_).public_key();
   // Everything up to the last rename.

@@ -32,11 +32,11 @@ std::vector<Digest> leaves_of(std::size_t n) {
   return leaves;
 }
 
-TEST(Merkle, RootsAreThoseOfCertificateTransparency) {
+TEST(Merkle, RootsMatchCertificateTransparency) {
   for (std::size_t n = 0; n < roots.size(); ++n) EXPECT_EQ(hex(root_of(leaves_of(n))), roots[n]) << n;
 }
 
-TEST(Merkle, ADigestInWords) {
+TEST(Merkle, ParsesHexDigestsStrictly) {
   EXPECT_EQ(digest_from_hex(roots[3]), root_of(leaves_of(3)));
   for (const std::string& text : {std::string(roots[3]) + "0", std::string(roots[3]).substr(1), std::string(64, 'g'),
                                   std::string(64, 'A'), std::string()})

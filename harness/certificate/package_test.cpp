@@ -49,7 +49,7 @@ class PackageTest : public ::testing::Test {
   const std::string good_ = write_package(package_, key_);
 };
 
-TEST_F(PackageTest, IsReadAsItWasWritten) {
+TEST_F(PackageTest, ReadsBackWhatItWrote) {
   const Reading reading = read_package(good_, key_.public_key());
   EXPECT_EQ(wrong(reading), "");
   EXPECT_EQ(reading.checks.size(), 7U);
@@ -60,7 +60,7 @@ TEST_F(PackageTest, IsReadAsItWasWritten) {
   EXPECT_EQ(reading.package.others, package_.others);
 }
 
-TEST_F(PackageTest, OneChangedByteIsFoundWhereverItIs) {
+TEST_F(PackageTest, DetectsAChangeOfAnyByte) {
   std::mt19937 random(7);
   for (int i = 0; i < 500; ++i) {
     std::string spoiled = good_;
@@ -70,14 +70,14 @@ TEST_F(PackageTest, OneChangedByteIsFoundWhereverItIs) {
   }
 }
 
-TEST_F(PackageTest, AChangedByteOfARecordIsFoundInTheRecord) {
+TEST_F(PackageTest, NamesTheRecordThatChanged) {
   std::string spoiled = good_;
   spoiled[spoiled.find("case/100017", spoiled.find("records.jsonl")) + 20] ^= 1;
   EXPECT_EQ(wrong(read_package(spoiled, key_.public_key())).find("tree: record 18 "), 0U)
       << wrong(read_package(spoiled, key_.public_key()));
 }
 
-TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
+TEST_F(PackageTest, DetectsAChangedFileInAValidArchive) {
   std::mt19937 random(8);
   const Files files = opened();
   for (const auto& [name, bytes] : files) {
@@ -91,7 +91,7 @@ TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
   }
 }
 
-TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
+TEST_F(PackageTest, ReportsEachDefectInOneSentence) {
   const auto has = [](const std::string& message, const std::string& words) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
@@ -117,7 +117,7 @@ TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
   has(wrong(read_package("PK", key_.public_key())), "form: expected a package, found something else");
 }
 
-TEST_F(PackageTest, RecordsThatSwappedPlacesAreFound) {
+TEST_F(PackageTest, DetectsSwappedRecords) {
   Files files = opened();
   std::string& text = files["records.jsonl"];
   const std::size_t first = text.find('\n') + 1, second = text.find('\n', first) + 1;
@@ -126,7 +126,7 @@ TEST_F(PackageTest, RecordsThatSwappedPlacesAreFound) {
             std::string::npos);
 }
 
-TEST_F(PackageTest, NobodySignsWhatAReaderRejects) {
+TEST_F(PackageTest, RefusesToSignWhatAReaderRejects) {
   const std::vector<std::function<void(Package&)>> spoilers{[](Package& p) { p.records.erase(p.records.begin() + 3); },
                                                             [](Package& p) { p.plan["ids"].erase(3); },
                                                             [](Package& p) { p.records[3] = p.records[4]; },
@@ -143,7 +143,7 @@ TEST_F(PackageTest, NobodySignsWhatAReaderRejects) {
   }
 }
 
-TEST_F(PackageTest, ARotatedKeyIsFollowedFromTheOldOne) {
+TEST_F(PackageTest, TrustsARotatedKeyThroughTheOldOne) {
   const store::sample::TemporaryDirectory folder;
   const auto file = folder.path() / "key.pem";
   create_key(file, PrivateKey::generate());
@@ -155,7 +155,7 @@ TEST_F(PackageTest, ARotatedKeyIsFollowedFromTheOldOne) {
   EXPECT_EQ(wrong(read_package(write_package(package, read_key(file)), old)), "");
 }
 
-TEST_F(PackageTest, HasNoPrivateKeyInIt) {
+TEST_F(PackageTest, ContainsNoPrivateKey) {
   EXPECT_EQ(good_.find("PRIVATE"), std::string::npos);
   const std::string pem = key_.pem();
   EXPECT_EQ(good_.find(pem.substr(pem.find('\n') + 23, 30)), std::string::npos);

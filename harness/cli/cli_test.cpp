@@ -26,7 +26,7 @@
 namespace kvcts::cli {
 namespace {
 
-TEST(Slurm, PlacesAreCoresOfTheAllocation) {
+TEST(Slurm, CountsWorkersByAllocatedCores) {
   const auto places = [](const char* cores, int jobs) { return slurm::share(slurm::nodes_of(cores, "", jobs), "").places; };
   EXPECT_EQ(places("2(x3),4", 1), 10);
   EXPECT_EQ(places("2(x3),4", 4), 4);  // a node with fewer cores than --jobs takes one step all the same
@@ -34,7 +34,7 @@ TEST(Slurm, PlacesAreCoresOfTheAllocation) {
   EXPECT_EQ(places("x(,", 2), 1);
 }
 
-TEST(Slurm, ANeedIsAConstraintWhereItTellsNodesApart) {
+TEST(Slurm, ConstrainsNodesByDistinguishingFeatures) {
   const std::string shown =
       "NodeName=a AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null)\n"
       "NodeName=b AvailableFeatures=gpu,ib ActiveFeatures=gpu,ib Gres=(null)\n"
@@ -50,7 +50,7 @@ TEST(Slurm, ANeedIsAConstraintWhereItTellsNodesApart) {
   EXPECT_EQ(slurm::constraint(slurm::nodes_of("2(x2)", "slurm_load_node error: no answer\n", 1), {"gpu"}), "");
 }
 
-TEST(Words, EveryWordOfTheSuiteIsExplained) {
+TEST(Words, ExplainEveryTermOfTheSuite) {
   std::set<std::string> known;
   for (const Word& w : words()) {
     EXPECT_FALSE(w.meaning.empty()) << w.name;
@@ -98,7 +98,7 @@ TEST(Selection, TextReadsBackAsTheSameSelection) {
   EXPECT_EQ(back.ids, o.ids);
 }
 
-TEST(Selection, ShardsAreChecked) {
+TEST(Selection, RefusesInvalidShards) {
   const auto query = [](const char* shard) {
     SelectOptions o;
     o.shard = shard;
@@ -110,7 +110,7 @@ TEST(Selection, ShardsAreChecked) {
     EXPECT_THROW(query(wrong), UsageError) << wrong;
 }
 
-TEST(Selection, AShardMayBeAFile) {
+TEST(Selection, ReadsAShardFromAFile) {
   const store::sample::TemporaryDirectory folder;
   SelectOptions o;
   o.suites = {"smoke"};
@@ -144,7 +144,7 @@ std::string stored_run(const std::filesystem::path& folder, const std::vector<Ca
   return folder.string();
 }
 
-TEST(Selection, WhatFailedIsWhatRanAndEndedOtherwise) {
+TEST(Selection, FailedSelectsCasesThatRanAndEndedUnexpectedly) {
   const store::sample::TemporaryDirectory folder;
   SelectOptions o;
   o.failed = stored_run(folder.path() / "mixed", store::sample::every_kind());
@@ -190,7 +190,7 @@ TEST(Drawing, ModesShowExtentAndStep) {
             "        2 bytes of fp16\n");
 }
 
-TEST(Drawing, BytesAreRunsOfOneMovingAxisAndPadding) {
+TEST(Drawing, BytesShowRunsAndPadding) {
   EXPECT_EQ(draw_bytes(small_nhd(), 0, 3),
             "         0 .. 8          layer 0 K block 0 slot 0 head 0 channel 0..3\n"
             "         8 .. 16         padding\n"
@@ -198,7 +198,7 @@ TEST(Drawing, BytesAreRunsOfOneMovingAxisAndPadding) {
             "        24 .. 128        and so on\n");
 }
 
-TEST(Scenario, StepsShowWhatWasMeantAndWhatIsDifferent) {
+TEST(Scenario, StepsShowTheIntentionAndTheDifference) {
   const auto scenario = catalogue::scenario_from_yaml(R"(
 memory:
   P: {side: producer, rank: 1, bytes: 4096}
@@ -227,13 +227,13 @@ steps:
                                       }));
 }
 
-TEST(Child, BringsTheAnswerBack) {
+TEST(Child, ReturnsTheAnswer) {
   const auto answer = ask_child([] { return nlohmann::json{{"n", 7}}; }, std::chrono::seconds(10));
   ASSERT_TRUE(answer.ok) << answer.error;
   EXPECT_EQ(answer.value["n"], 7);
 }
 
-TEST(Child, SaysHowItFailed) {
+TEST(Child, ReportsHowItFailed) {
   const auto ask = [](std::function<nlohmann::json()> q) { return ask_child(q, std::chrono::milliseconds(500)).error; };
   EXPECT_EQ(ask([]() -> nlohmann::json { throw std::runtime_error("no such thing"); }), "no such thing");
   EXPECT_EQ(ask([]() -> nlohmann::json { _exit(5); }), "ended with status 5 and no answer");
@@ -249,7 +249,7 @@ TEST(Child, SaysHowItFailed) {
             "no answer within 500 ms");
 }
 
-TEST(Provenance, CiJobsAreKnownByTheirVariables) {
+TEST(Provenance, IdentifiesCiJobsByTheirVariables) {
   using Variables = std::map<std::string, std::string>;
   const auto job = [](const Variables& variables) {
     return ci_job([&](const std::string& name) -> std::optional<std::string> {
@@ -283,7 +283,7 @@ TEST(Provenance, CiJobsAreKnownByTheirVariables) {
             "https://a/p/_build/results?buildId=4");
 }
 
-TEST(Provenance, ADigestIsOfNamesAndContents) {
+TEST(Provenance, DigestsTheNamesAndContentsOfAFolder) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "kvcts provenance";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder / "a");
@@ -302,7 +302,7 @@ TEST(Provenance, ADigestIsOfNamesAndContents) {
   EXPECT_EQ(digest_of_folder(folder / "nothing"), "");
 }
 
-TEST(Provenance, SaysWhatTheProgramWasBuiltOf) {
+TEST(Provenance, RecordsTheCommitAndBuildOfTheProgram) {
   const nlohmann::json found = provenance(checkout::source() + "/cases", checkout::source() + "/golden");
   EXPECT_FALSE(found.at("commit").get<std::string>().empty());
   for (const char* key : {"cases", "golden"}) EXPECT_EQ(found.at(key).get<std::string>().size(), 32u) << key;

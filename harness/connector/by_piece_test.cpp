@@ -101,7 +101,7 @@ std::vector<std::string> in_all(const std::vector<Shape>& cases, const Fault& fa
 }
 using Rules = std::vector<std::string>;
 
-TEST(ByPiece, OddLengthsShortByOneByte) {
+TEST(ByPiece, NamesOddLengthsShortByOneByte) {
   const Fault odd = [](const ResolvedCase&, Copies& copies) {
     for (Copy& one : copies) one.bytes -= one.bytes % 2;
   };
@@ -109,7 +109,7 @@ TEST(ByPiece, OddLengthsShortByOneByte) {
   EXPECT_EQ(in_all(shapes, odd).front(), "every piece of an odd length is 1 byte short");
 }
 
-TEST(ByPiece, TheLastOfEachRequest) {
+TEST(ByPiece, NamesTheLastPieceOfEachRequest) {
   const Fault last = [](const ResolvedCase& c, Copies& copies) {
     for (const Request& request : c.groups[0].requests) {
       // By the blocks of the consumer: a block has one owner.
@@ -128,7 +128,7 @@ TEST(ByPiece, TheLastOfEachRequest) {
   EXPECT_EQ(in_all(all, last), Rules{"the last piece of each request is not written"});
 }
 
-TEST(ByPiece, MisalignedOnesAreNotWritten) {
+TEST(ByPiece, NamesUnwrittenMisalignedPieces) {
   const Fault misaligned = [](const ResolvedCase&, Copies& copies) {
     std::erase_if(copies, [](const Copy& one) { return one.dst_offset % 32 != 0; });
   };
@@ -136,7 +136,7 @@ TEST(ByPiece, MisalignedOnesAreNotWritten) {
   EXPECT_EQ(std::ranges::count(rules, "every piece whose place at the destination is no multiple of 32 is not written"), 1);
 }
 
-TEST(ByPiece, LengthsRoundedDown) {
+TEST(ByPiece, NamesLengthsRoundedDown) {
   const Fault rounded = [](const ResolvedCase&, Copies& copies) {
     for (Copy& one : copies) one.bytes -= one.bytes % 4;
   };
@@ -144,7 +144,7 @@ TEST(ByPiece, LengthsRoundedDown) {
             Rules{"every piece whose length is no multiple of 4 ends at the multiple of it"});
 }
 
-TEST(ByPiece, NothingInCommonIsSaidAsBefore) {
+TEST(ByPiece, NamesAMissingLayerWhenPiecesShareNoRule) {
   const auto found = happened(even[0], [](const ResolvedCase& c, Copies& copies) {
     // A layer.
     const auto targets = regions(c, Side::consumer);

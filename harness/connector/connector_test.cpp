@@ -83,14 +83,14 @@ TEST(Reference, CopiesAreDisjointAndCoverTheTokens) {
   }
 }
 
-TEST(Reference, EqualLayoutsMoveWholeRunsAndSayNoRelayout) {
+TEST(Reference, MovesWholeRunsBetweenEqualLayouts) {
   const auto p = plan(pair("L x K B N H C", "L x K B N H C"), "reference");
   EXPECT_FALSE(p.relayout);
   EXPECT_EQ(p.copies.size(), 2u * 2 * 3);  // layers, K and V, blocks
   EXPECT_TRUE(plan(pair("L x K B N H C", "L x K B H N C"), "reference").relayout);
 }
 
-TEST(Reference, SaysWhyItCannot) {
+TEST(Reference, RefusalNamesItsReason) {
   const layout::Scheme fp16{"fp16", layout::Dtype::fp16, {}, {}};
   EXPECT_NE(refusal(pair("L x K B N H C", "L x K B N H C", bf16, fp16)).find("conversion"), std::string::npos);
   const layout::Scheme scaled{"fp8", layout::Dtype::e4m3fn, layout::ScaleSpec{layout::Dtype::fp32, 0}, {}};
@@ -107,7 +107,7 @@ TEST(Reference, SaysWhyItCannot) {
   EXPECT_THROW(make_connector({"c", "magic", json::object()}), std::runtime_error);
 }
 
-TEST(Reference, RulesRefuse) {
+TEST(Reference, RefusesByEachRule) {
   auto hetero = pair("L x K B N H C", "L x K B N H C");
   EXPECT_EQ(refusal(hetero, {{"refuse", {"relayout", "block-size", "tp", "head-slice"}}}), "");
   EXPECT_NE(refusal(pair("L x K B N H C", "L x K B H N C"), {{"refuse", {"relayout"}}}).find("orders a block"),
@@ -123,7 +123,7 @@ const json unpack5{{"unpack", {"_", "num_blocks", "block_size", "num_heads", "he
                    {"reading", "K B N H C"},
                    {"error", "ValueError"}};
 
-TEST(Contract, RaisesAsPythonDoes) {
+TEST(Contract, RaisesTheErrorOfPython) {
   auto c = pair("L x K B N H C", "L x K B N H C");
   for (auto* s : {&c.groups[0].producer, &c.groups[0].consumer}) {
     *s = side("L x K B N H C", geometry, bf16, {"L", "K B NHC"});
@@ -141,7 +141,7 @@ TEST(Contract, RaisesAsPythonDoes) {
   EXPECT_THROW(make_connector({"c", "contract", {{"unpack", {"a", "b"}}, {"reading", "B"}}}), std::runtime_error);
 }
 
-TEST(Contract, MovesWholeBlocksAsItReadsTheShape) {
+TEST(Contract, MovesWholeBlocksByItsReadingOfTheShape) {
   const auto p = plan(pair("L x K B N H C", "L x K B N H C"), "contract", unpack5);
   ASSERT_EQ(p.copies.size(), 2u * 2 * 3);
   const std::int64_t block = 4 * 2 * 16 * 2;
@@ -149,14 +149,14 @@ TEST(Contract, MovesWholeBlocksAsItReadsTheShape) {
   EXPECT_EQ(p.copies[0], (Copy{0, 4 * block, 0, 1 * block, block}));
 }
 
-TEST(Explicit, IsWhatTheCaseLists) {
+TEST(Explicit, PlansTheCopiesOfTheCase) {
   auto c = pair("L x K B N H C", "L x K B N H C");
   c.copies = {{0, 5, 1, 7, 3}};
   EXPECT_EQ(plan(c, "explicit").copies, c.copies);
   EXPECT_TRUE(plan(c, "none").copies.empty());
 }
 
-TEST(Finish, TakesHalfBytesAlongOnlyWhereTheyAreNobodysElse) {
+TEST(Finish, IncludesHalfBytesOnlyIfNoOtherElementOwnsThem) {
   std::vector<Copy> odd{{0, 4, 0, 12, 8}};  // bits: half a byte, a half
   finish(odd);
   EXPECT_EQ(odd, (std::vector<Copy>{{0, 0, 0, 1, 2}}));
@@ -168,7 +168,7 @@ TEST(Finish, TakesHalfBytesAlongOnlyWhereTheyAreNobodysElse) {
   EXPECT_THROW(finish(shared), Refusal);
 }
 
-TEST(Reference, ScalesOfSeveralTokensAreOneValue) {
+TEST(Reference, MovesAScaleOfSeveralTokensOnce) {
   const layout::Scheme scaled{"fp8", layout::Dtype::e4m3fn, layout::ScaleSpec{layout::Dtype::e4m3fn, 16}, {}};
   const std::string text = "L x K B N H C & L x scale K B H C N/4";
   const auto p = plan(pair(text, text, scaled, scaled), "reference");
@@ -177,13 +177,13 @@ TEST(Reference, ScalesOfSeveralTokensAreOneValue) {
   EXPECT_EQ(bytes, 2 * 2 * (9 * 2 * 16 + 3 * 2 * 1));  // layers, K and V: data of 9 tokens, scales of their 3 groups of 4
 }
 
-TEST(Reference, PackedValueCachesMoveAsTheyAre) {
+TEST(Reference, MovesPackedValueCachesUnchanged) {
   const layout::Scheme int4{"int4", layout::Dtype::int4, {}, {}};
   EXPECT_EQ(refusal(pair("L x K B H C N", "L x K B H C N", int4, int4)), "");
   EXPECT_NE(refusal(pair("L x K B H C N", "L x K B H N C", int4, int4)), "");
 }
 
-TEST(Join, KeepsWhatDoesNotContinue) {
+TEST(Join, MergesOnlyContiguousCopies) {
   std::vector<Copy> copies{{0, 10, 0, 0, 5}, {0, 15, 0, 5, 5}, {0, 30, 0, 10, 5}, {1, 35, 0, 15, 5}};
   join(copies);
   EXPECT_EQ(copies, (std::vector<Copy>{{0, 10, 0, 0, 10}, {0, 30, 0, 10, 5}, {1, 35, 0, 15, 5}}));

@@ -93,7 +93,7 @@ static_assert(same_shape<decltype(Driver::enable_peer), decltype(&cuCtxEnablePee
 static_assert(same_shape<decltype(Driver::device_attribute), decltype(&cuDeviceGetAttribute)>);
 static_assert(same_shape<decltype(Driver::elapsed), decltype(&cuEventElapsedTime)>);
 
-TEST(DriverAbi, IsCudaHs) { SUCCEED() << "held by the static assertions above"; }
+TEST(DriverAbi, MatchesCudaH) { SUCCEED() << "held by the static assertions above"; }
 
 }  // namespace
 }  // namespace kvcts::device

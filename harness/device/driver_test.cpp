@@ -30,7 +30,7 @@ bool opens(const char* path, std::string_view says) {
          }) == 0;
 }
 
-TEST(Driver, SaysWhyThereIsNone) {
+TEST(Driver, NamesTheReasonItIsMissing) {
   EXPECT_TRUE(opens("/nonexistent/libcuda.so.1", "no CUDA driver is installed"));
   EXPECT_TRUE(opens("libm.so.6", "has no cuInit"));
   EXPECT_EQ(in_child([] {
@@ -42,7 +42,7 @@ TEST(Driver, SaysWhyThereIsNone) {
             0);
 }
 
-TEST(Driver, AStandInSaysThatItIsOne) {
+TEST(Driver, ReportsAnEmulatedDeviceAsModelled) {
   const Driver& d = testing::the_driver();
   if (!d.modelled) GTEST_SKIP() << "this is a device";
   EXPECT_TRUE(facts_of(d, 0).modelled);
@@ -64,7 +64,7 @@ TEST(Driver, ErrorsNameTheCallAndTheStatus) {
 
 TEST(Device, ComputesItsCanary) { EXPECT_NO_THROW(testing::gpu().canary()); }
 
-TEST(Device, FactsAreFromTheDevice) {
+TEST(Device, ReportsFactsOfTheDevice) {
   const Facts& facts = testing::gpu().facts();
   EXPECT_TRUE(facts.arch.starts_with("sm_"));
   EXPECT_GT(facts.memory_bytes, 0U);

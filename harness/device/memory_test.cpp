@@ -27,7 +27,7 @@ std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint64_t key) {
   return out;
 }
 
-TEST(Memory, NamesAreAccepted) {
+TEST(Memory, ParsesEveryKindByName) {
   for (const MemoryKind kind : kinds) EXPECT_EQ(memory_kind_from_name(name(kind)), kind);
   try {
     memory_kind_from_name("managed");
@@ -78,7 +78,7 @@ TEST(Memory, EveryKindCarriesBytesAndKernels) {
   }
 }
 
-TEST(Memory, MemoryOfSomebodyElseIsRegistered) {
+TEST(Memory, RegistersMemoryOfTheCallerOnce) {
   if (!lack(gpu(), MemoryKind::registered).empty()) GTEST_SKIP() << lack(gpu(), MemoryKind::registered);
   void* pages = nullptr;
   ASSERT_EQ(::posix_memalign(&pages, 4096, 65536), 0);
@@ -94,7 +94,7 @@ TEST(Memory, MemoryOfSomebodyElseIsRegistered) {
   ::free(pages);
 }
 
-TEST(Memory, MoreThanThereIsIsAnErrorThatSaysHowMuch) {
+TEST(Memory, NamesTheSizeOfAFailedAllocation) {
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::vmm}) {
     if (!lack(gpu(), kind).empty()) continue;
     try {

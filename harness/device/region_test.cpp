@@ -70,7 +70,7 @@ struct Placed {
 const Plane nhd =
     plane_of(Dtype::bf16, {{Axis::block, 7}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 4}, {Axis::channel, 64}});
 
-TEST(Region, IsWhatTheHostWrites) {
+TEST(Region, MatchesTheImageOfTheHost) {
   for (const std::uint64_t base : {4096, 4098, 4111}) {
     Placed placed(image_of(nhd, base, 4096 * 2 + 16 + 7 * 2 * 16 * 4 * 128));
     EXPECT_TRUE(placed.work.in_place());
@@ -81,7 +81,7 @@ TEST(Region, IsWhatTheHostWrites) {
   }
 }
 
-TEST(Region, InMemoryOfEveryKind) {
+TEST(Region, WorksInEveryKindOfMemory) {
   for (const auto kind : {MemoryKind::pool, MemoryKind::vmm, MemoryKind::pinned, MemoryKind::registered}) {
     if (!lack(gpu(), kind).empty()) continue;
     Placed placed(image_of(nhd, 4096, 4096 * 2 + 7 * 2 * 16 * 4 * 128), kind);
@@ -109,7 +109,7 @@ TEST(Region, WrongBytesAreCountedAndTheFirstAreNamedInOrder) {
   EXPECT_EQ(spoilt.first, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
 }
 
-TEST(Region, PlanesThatShareBytesAreComparedWithTheirImage) {
+TEST(Region, ComparesOverlappingPlanesWithTheirImage) {
   Plane part = nhd;  // the first half of every row, again
   part.modes.back().extent = 32;
   Image image = image_of(nhd, 0, 7 * 2 * 16 * 4 * 128 + 64);
@@ -127,7 +127,7 @@ TEST(Region, PlanesThatShareBytesAreComparedWithTheirImage) {
   EXPECT_THROW(RegionWork(gpu(), image, placed.stream), layout::Error);
 }
 
-TEST(Region, NibblesThatShareBytes) {
+TEST(Region, HandlesNibblesThatShareBytes) {
   const Plane odd = plane_of(Dtype::e2m1, {{Axis::block, 7}, {Axis::slot, 16}, {Axis::head, 3}, {Axis::channel, 5}});
   Placed placed(image_of(odd, 32, 32 + 7 * 16 * 3 * 5 / 2 + 40));
   EXPECT_FALSE(placed.work.in_place());

@@ -21,7 +21,7 @@ struct Flag {
 
 constexpr std::uint64_t second = 1'000'000'000;
 
-TEST(Streams, AReaderWithoutAnEventReadsWhatIsNotThereYet) {
+TEST(Streams, AReaderThatSkipsTheEventReadsOldBytes) {
   const Driver& d = gpu().driver();
   OwnStream producer(gpu()), reader(gpu());
   OwnEvent written(gpu());
@@ -46,7 +46,7 @@ TEST(Streams, AReaderWithoutAnEventReadsWhatIsNotThereYet) {
   EXPECT_TRUE(written.passed());
 }
 
-TEST(Streams, ASpinIsBounded) {
+TEST(Streams, ASpinEndsAtItsTimeLimit) {
   OwnStream stream(gpu());
   DeviceBuffer passed(gpu(), 8);
   check(gpu().driver(), gpu().driver().set_bytes(passed.address(), 0, 8, stream), "clearing");
@@ -57,7 +57,7 @@ TEST(Streams, ASpinIsBounded) {
   EXPECT_EQ(count, 1U);
 }
 
-TEST(Graphs, AReplayUsesTheTablesOfItsCapture) {
+TEST(Graphs, AReplayUsesTheBlockTableOfItsCapture) {
   // Plan/run drift: the gather is captured with a block table. Replay sees changes *in* the table, but not another
   // table.
   const Driver& d = gpu().driver();

@@ -334,7 +334,7 @@ TEST_P(Conformance, RegionsAreNumberedAsExported) {
   });
 }
 
-TEST_P(Conformance, NothingIsANormalRequest) {
+TEST_P(Conformance, AcceptsAnEmptyRequest) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
@@ -347,7 +347,7 @@ TEST_P(Conformance, NothingIsANormalRequest) {
   });
 }
 
-TEST_P(Conformance, ManyTinyDescriptors) {
+TEST_P(Conformance, MovesManyTinyDescriptors) {
   isolated([](const Placement& setup) {
     constexpr std::size_t count = 100'000, bytes = 24, slot = 32;
     Pair pair(setup, count * slot);
@@ -400,7 +400,7 @@ std::vector<std::size_t> edge_sizes() {
   return sizes;
 }
 
-TEST_P(Conformance, DescriptorsOfSizesBesidePowersOfTwo) {
+TEST_P(Conformance, MovesDescriptorsOfSizesAroundPowersOfTwo) {
   isolated([](const Placement& setup) {
     Pair pair(setup, 12 << 20);
     pair.connect();
@@ -464,7 +464,7 @@ TEST_P(Conformance, CompletionIsNotAheadOfALargeLastPiece) {
   });
 }
 
-TEST_P(Conformance, ARequestIsPostedAgain) {
+TEST_P(Conformance, PostsARequestAgain) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
@@ -485,7 +485,7 @@ TEST_P(Conformance, ARequestIsPostedAgain) {
   });
 }
 
-TEST_P(Conformance, RequestsAtTheSameTime) {
+TEST_P(Conformance, RunsConcurrentRequests) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
@@ -544,7 +544,7 @@ TEST_P(Conformance, MisuseIsATypedErrorAndMovesNothing) {
   });
 }
 
-TEST_P(Conformance, AccessIsKept) {
+TEST_P(Conformance, EnforcesAccessRights) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.local = pair.session.register_region(pair.here.region(0, 4096));
@@ -596,7 +596,7 @@ TEST_P(Conformance, RegistrationMayRepeatAndOverlapAsClaimed) {
   });
 }
 
-TEST_P(Conformance, UnregisteredLocalMemoryAsClaimed) {
+TEST_P(Conformance, TreatsUnregisteredLocalMemoryAsClaimed) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
@@ -659,7 +659,7 @@ void expect_quiet_to_the_end(Pair& pair) {
   EXPECT_TRUE(pair.here.earlier_untouched() && pair.there.earlier_untouched());
 }
 
-TEST_P(Conformance, OtherMemoryAtTheAddressOfARegionThatWasGivenBack) {
+TEST_P(Conformance, UsesNewMemoryAtTheAddressOfAFreedRegion) {
   isolated([](const Placement& setup) {
     Pair pair(setup, 256 << 10);
     pair.connect();
@@ -674,7 +674,7 @@ TEST_P(Conformance, OtherMemoryAtTheAddressOfARegionThatWasGivenBack) {
   });
 }
 
-TEST_P(Conformance, OtherMemoryAtTheAddressOfAPeersRegionThatWasGivenBack) {
+TEST_P(Conformance, UsesNewMemoryAtTheAddressOfAFreedPeerRegion) {
   isolated([](const Placement& setup) {
     Pair pair(setup, 256 << 10);
     pair.connect();
@@ -693,7 +693,7 @@ TEST_P(Conformance, OtherMemoryAtTheAddressOfAPeersRegionThatWasGivenBack) {
   });
 }
 
-TEST_P(Conformance, NotificationsComeInOrderAndAfterTheData) {
+TEST_P(Conformance, DeliversNotificationsInOrderAndAfterTheData) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
@@ -759,7 +759,7 @@ TEST_P(Conformance, ReleaseOfAnActiveRequestReturns) {
   if (!GetParam().dies_with_its_peer.empty() && std::getenv("KVCTS_KNOWN_DEFECTS") == nullptr) \
   GTEST_SKIP() << GetParam().dies_with_its_peer
 
-TEST_P(Conformance, ADeadPeerIsNoticedAsClaimed) {
+TEST_P(Conformance, DetectsADeadPeerAsClaimed) {
   KVCTS_SKIP_KNOWN_DEATH();
   isolated([](const Placement& setup) {
     Pair pair(setup);
@@ -780,7 +780,7 @@ TEST_P(Conformance, ADeadPeerIsNoticedAsClaimed) {
   });
 }
 
-TEST_P(Conformance, ASecondTargetAfterADeath) {
+TEST_P(Conformance, ReachesASecondTargetAfterAPeerDeath) {
   KVCTS_SKIP_KNOWN_DEATH();
   isolated([](const Placement& setup) {
     auto second = start_target(setup);

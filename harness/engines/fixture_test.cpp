@@ -104,7 +104,7 @@ struct Fault {
 
 class DataFaults : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(DataFaults, ChangeExactlyTheseBytesAndReportSuccess) {
+TEST_P(DataFaults, ChangeExactlyTheListedBytesAndReportSuccess) {
   // Random bytes agree by chance with p = 1/256: counts of wrong whole blocks are at least 95 % of the stated ones.
   Fixture fixture(Options{{"fault", GetParam().name}});
   const std::string source = fixture.from.copy();
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DataFaults,
                            return fault.param.name.empty() ? std::string("none") : fault.param.name;
                          });
 
-TEST(Fixture, OneMoveIsFaultyToo) {
+TEST(Fixture, InjectsFaultsIntoASingleDescriptor) {
   for (const std::string fault : {"wrong_source", "partial", "overrun"}) {
     Fixture fixture(Options{{"fault", fault}});
     fixture.list.resize(1);
@@ -138,7 +138,7 @@ TEST(Fixture, OneMoveIsFaultyToo) {
   }
 }
 
-TEST(Fixture, NeverCompleteHasMovedAllBytes) {
+TEST(Fixture, NeverCompleteStillMovesAllBytes) {
   Fixture fixture(Options{{"fault", "never_complete"}});
   const RequestId request = fixture.post();
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(fixture.producer.poll(request).done);
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Deaths,
                                            Death{"exit0", 0}),
                          [](const auto& death) { return death.param.fault; });
 
-TEST(Fixture, EatsMemoryUpToTheLimitAndAborts) {
+TEST(Fixture, AllocatesUpToTheMemoryLimitAndAborts) {
   if (sanitized) GTEST_SKIP() << "AddressSanitizer does not work under RLIMIT_AS";
   const auto status = outcome([] {
     const rlimit limit{512u << 20, 512u << 20};
@@ -192,7 +192,7 @@ TEST(Fixture, EatsMemoryUpToTheLimitAndAborts) {
 
 class Hangs : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Hangs, Hang) {
+TEST_P(Hangs, HangOnlyTheFaultySide) {
   EXPECT_EQ(outcome([&] { run_case({{"fault", GetParam()}}); }, 400ms), std::nullopt);
   EXPECT_EQ(outcome([&] { run_case({{"fault", GetParam()}, {"side", "consumer"}}); }), 42 << 8)
       << "the other side posts nothing";
@@ -220,7 +220,7 @@ TEST(Fixture, IgnoresSigterm) {
   waitpid(child, nullptr, 0);
 }
 
-TEST(Fixture, AForkEscapesTheGroup) {
+TEST(Fixture, ForksAChildThatLeavesTheProcessGroup) {
   // The escaped child holds the pipe open: end of file comes only when it, too, is dead.
   int held[2];
   ASSERT_EQ(pipe(held), 0);
@@ -261,7 +261,7 @@ TEST(Fixture, AForkEscapesTheGroup) {
   EXPECT_EQ(read(held[0], &byte, 1), 0);
 }
 
-TEST(Fixture, GarbageGoesToTheStreamSocket) {
+TEST(Fixture, WritesGarbageToTheStreamSocket) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   EXPECT_EQ(outcome([&] { run_case({{"fault", "garbage"}}); }), 42 << 8);
@@ -270,7 +270,7 @@ TEST(Fixture, GarbageGoesToTheStreamSocket) {
   EXPECT_THAT(std::string(data + 4), ::testing::HasSubstr("this is not a frame"));
 }
 
-TEST(Fixture, FloodWritesWhatIsAsked) {
+TEST(Fixture, FloodWritesTheRequestedAmount) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   std::size_t bytes = 0;
@@ -289,7 +289,7 @@ TEST(Fixture, FloodWritesWhatIsAsked) {
   EXPECT_EQ(bytes, 10485760u);
 }
 
-TEST(Fixture, RefusalIsTyped) {
+TEST(Fixture, RefusesWithATypedError) {
   try {
     Fixture fixture(Options{{"fault", "refuse"}, {"phase", "register"}, {"side", "producer"}});
     FAIL();
@@ -299,7 +299,7 @@ TEST(Fixture, RefusalIsTyped) {
   }
 }
 
-TEST(Fixture, UnknownWordsAreErrors) {
+TEST(Fixture, RefusesUnknownFaults) {
   for (const Options& options :
        {Options{{"fault", "spinn"}}, Options{{"fault", "spin"}, {"phase", "later"}}, Options{{"side", "left"}},
         Options{{"bytes", "-1"}}, Options{{"delay_us", "soon"}}, Options{{"colour", "red"}}}) {

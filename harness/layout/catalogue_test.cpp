@@ -126,7 +126,7 @@ Coord coordinate(const TensorView& view, const std::vector<std::int64_t>& index,
 }
 
 /// The shape and strides that a connector sees lead to the same bytes as the map.
-TEST(Catalogue, ViewsShowWhatThePlanesHold) {
+TEST(Catalogue, ViewsReachTheSameBytesAsThePlanes) {
   const auto all = schemes();
   std::uint64_t random = 88172645463325252ULL;
   int views = 0;
@@ -171,14 +171,14 @@ TEST(Catalogue, EveryLayoutInstantiatesSoundly) {
   }
 }
 
-TEST(Catalogue, EveryNameFollowsFromTheTemplate) {
+TEST(Catalogue, NamesFollowFromTheTemplate) {
   for (const Entry& e : layouts()) {
     SCOPED_TRACE(e.id);
     names_follow(e);
   }
 }
 
-TEST(Dtypes, EveryCacheSchemeOfTheListIsThere) {
+TEST(Dtypes, CoverEveryListedCacheScheme) {
   const auto all = schemes();
   for (const char* id : {"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "int8", "uint8",
                          "int4", "nvfp4", "mxfp4", "mxfp8", "fp8_per_token_head", "int8_per_token_head"}) {

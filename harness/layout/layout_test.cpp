@@ -78,7 +78,7 @@ TEST(Map, PaddingHasNoElement) {
   EXPECT_TRUE(inverse(cache, 0, 8 * 299).empty());
 }
 
-TEST(Map, OverlapGivesSeveralElements) {
+TEST(Map, OverlappingPlanesGiveSeveralElements) {
   const Cache cache = one_allocation("data uint8 a0+0 [B=3:0 N=4:1]");
   const auto found = inverse(cache, 0, 8 * 2);
   ASSERT_EQ(found.size(), 3U);
@@ -95,7 +95,7 @@ TEST(Map, NibbleOrder) {
   EXPECT_EQ(inverse(high, 70).front().coord[Axis::channel], 0);
 }
 
-TEST(Map, BitsBetweenElementsBelongToNobody) {
+TEST(Map, BitsBetweenElementsAreUnowned) {
   Plane plane;
   plane.dtype = Dtype::fp16;
   plane.modes = {{Axis::slot, 3, 8 * 16}, {Axis::channel, 4, 32}};  // half of each step is free
@@ -122,7 +122,7 @@ TEST(Map, OverflowIsAnError) {
 
 // ---- checks ------------------------------------------------------------------------------------------------------------
 
-TEST(Check, ValidateSaysWhatIsWrong) {
+TEST(Check, ValidateNamesTheDefect) {
   EXPECT_NE(message([] { validate(one_allocation("data fp16 a0+0 [B=4:64 C=16:2]", 223)); }).find("reaches bytes [0, 224)"),
             std::string::npos);
   EXPECT_NE(message([] { validate(one_allocation("data fp16 a0-2 [C=16:2]")); }).find("[-2,"), std::string::npos);
@@ -138,7 +138,7 @@ TEST(Check, ValidateSaysWhatIsWrong) {
   EXPECT_NE(message([&] { validate(cache); }).find("extent of 1 or more"), std::string::npos);
 }
 
-TEST(Check, HolesAreWhatNobodyTouches) {
+TEST(Check, HolesAreTheUnownedBits) {
   const Cache cache =
       instantiate("L x B { N H C ; pad 10 }", {.blocks = 3, .block_size = 2, .heads = 1, .head_dim = 4, .kv = 1}, fp16);
   EXPECT_EQ(holes(cache, 0), (std::vector<ByteRange>{{16, 26}, {42, 52}, {68, 78}}));
@@ -171,7 +171,7 @@ TEST(Check, OverlapsAreFound) {
 
 // ---- comparison --------------------------------------------------------------------------------------------------------
 
-TEST(Equal, WaysOfWritingAreOneMap) {
+TEST(Equal, EquivalentNotationsAreOneMap) {
   const Cache whole = one_allocation("data fp16 a0+0 [K=2:57344 B=7:8192 N=16:512 H=4:128 C=64:2]");
   const Cache split = one_allocation("data fp16 a0+0 [C=8:16 B=7:8192 K=2:57344 N=4:2048 H=4:128 N=4:512 L=1:9 C=8:2]");
   EXPECT_TRUE(same_map(whole, split));
@@ -189,7 +189,7 @@ TEST(Equal, WaysOfWritingAreOneMap) {
   EXPECT_FALSE(same_map(whole, one_allocation("data fp16 a0+0 [K=2:57344 B=7:8192 H=4:2048 N=16:128 C=64:2]")));
 }
 
-TEST(Equal, SameBytesOtherNames) {
+TEST(Equal, DetectsTheSameBytesUnderOtherNames) {
   const Plane nhd = plane_from_text("data fp16 a0+0 [B=7:8192 N=16:512 H=4:128 C=64:2]");
   const Plane hnd = plane_from_text("data fp16 a0+0 [B=7:8192 H=4:2048 N=16:128 C=64:2]");
   EXPECT_EQ(same_bytes_other_names(nhd, hnd), "slot <-> head");
@@ -211,7 +211,7 @@ using RunList = std::vector<Run>;
 
 Box box(Coord lo, Coord hi) { return {lo, hi}; }
 
-TEST(Runs, BlockOfNhdIsOneRunAndAHeadIsNot) {
+TEST(Runs, AnNhdBlockIsOneRunAndAHeadIsNot) {
   const Plane nhd = plane_from_text("data fp16 a0+0 [B=7:8192 N=16:512 H=4:128 C=64:2]");
   const auto block = runs(nhd, box(at(0, 0, 3, 0, 0, 0), at(1, 1, 4, 16, 4, 64)));
   EXPECT_EQ(block, (RunList{{8 * 3 * 8192, 8 * 8192, at(0, 0, 3, 0, 0, 0)}}));
@@ -234,7 +234,7 @@ TEST(Runs, PartialDigitsOfASplitAxis) {
                        {3, 1}, {7, 1}, {11, 1}, {15, 18}, {36, 1}, {40, 1}, {44, 1}}));
 }
 
-TEST(Runs, WholeXPackedBlockIsOneRun) {
+TEST(Runs, AWholeXPackedBlockIsOneRun) {
   const Cache cache = instantiate("L x { K=0 B H C/x N C%x ; K=1 B H C N }",
                                   {.blocks = 4, .block_size = 16, .heads = 2, .head_dim = 64}, fp16);
   for (const Plane& p : cache.planes) {
@@ -251,7 +251,7 @@ TEST(Runs, HighNibbleFirst) {
 
 // ---- text --------------------------------------------------------------------------------------------------------------
 
-TEST(Text, PlaneReadsAsDocumented) {
+TEST(Text, PlanesRoundTripThroughTheirNotation) {
   const std::string text = "data bf16 a0+0 [K=2:57344 B=7:8192 N=16:512 H=4:128 C=64:2]";
   EXPECT_EQ(to_text(plane_from_text(text)), text);
   const std::string odd = "data e2m1 hi a3-4b {L=3,C=512} [C=2:64@96 N=16:0 C=32:4b]";
@@ -273,7 +273,7 @@ TEST(Text, ErrorsNameTheColumn) {
 
 // ---- templates ---------------------------------------------------------------------------------------------------------
 
-TEST(Template, SideScalesFollowTheData) {
+TEST(Template, PlacesSideScalesAfterTheData) {
   const Cache cache = instantiate("L x { K=0 B H C/x N C%x ; K=1 B H C N }",
                                   {.layers = 2, .blocks = 7, .block_size = 16, .heads = 3, .head_dim = 64}, nvfp4);
   std::vector<std::string> names;
@@ -297,7 +297,7 @@ TEST(Template, OriginsAreAbsolute) {
   EXPECT_EQ(locate(cache, Component::data, at(7, 1, 2, 3, 5, 7))->allocation, 1);
 }
 
-TEST(Template, FooterPage) {
+TEST(Template, PlacesScalesInAPageFooter) {
   const Cache cache =
       instantiate("L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { scale C=0..7 :e8m0 ; pad 1 } }",
                   {.blocks = 3, .block_size = 64, .head_dim = 512, .kv = 1}, {"fp8", Dtype::e4m3fn, {}, {}}, {"L", "B N *"});
@@ -308,7 +308,7 @@ TEST(Template, FooterPage) {
   EXPECT_EQ(cache.tensors[0].dtype, Dtype::uint8);
 }
 
-TEST(Template, InterleavedScalesOfV) {
+TEST(Template, InterleavesScalesOfV) {
   const std::int64_t P = 8;
   const std::int64_t S = 4;
   const Cache cache = instantiate("L x B K H N C & L x scale B { K=0 H N C ; K=1 H N/4 C N%4 }",
@@ -322,7 +322,7 @@ TEST(Template, InterleavedScalesOfV) {
   }
 }
 
-TEST(Template, WidthsOfKAndV) {
+TEST(Template, AllowsDifferentWidthsOfKAndV) {
   const Geometry g{.blocks = 2, .block_size = 4, .heads = 3, .head_dim = 8, .v_head_dim = 4};
   const Cache cache = instantiate("L x B N H { K=0 C ; K=1 C }", g, fp16, {"L", "B N H KC"});
   EXPECT_EQ(cache.tensors[0].dims.back(), (Dim{12, 2, "KC"}));
@@ -332,7 +332,7 @@ TEST(Template, WidthsOfKAndV) {
   EXPECT_NE(message([&] { (void)instantiate("L x K B N H C", g, fp16); }).find("one width"), std::string::npos);
 }
 
-TEST(Template, ViewsThatCannotBeAreErrors) {
+TEST(Template, RefusesImpossibleViews) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 64};
   EXPECT_NE(
       message([&] { (void)instantiate("L x K B H N C", g, fp16, {"L", "K B NHC"}); }).find("not one strided dimension"),
@@ -351,7 +351,7 @@ TEST(Template, ViewsThatCannotBeAreErrors) {
   EXPECT_EQ(raw.dims, (std::vector<Dim>{{2, 8192, "K"}, {2, 4096, "B"}, {2048, 2, "(NHC)"}}));
 }
 
-TEST(Template, PackedCodesAreShownAsBytes) {
+TEST(Template, ShowsPackedCodesAsBytes) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 64};
   const Cache cache = instantiate("L x { K=0 B H C/x N C%x ; K=1 B H C N }", g, nvfp4, {"L K", ""});
   // Two codes per byte along the contiguous dim: C of the key, N of the value.
@@ -361,7 +361,7 @@ TEST(Template, PackedCodesAreShownAsBytes) {
   EXPECT_EQ(cache.tensors[1].dims, (std::vector<Dim>{{2, 1024, "B"}, {2, 512, "H"}, {64, 8, "C"}, {8, 1, "N"}}));
 }
 
-TEST(Template, ErrorsSayWhatToDo) {
+TEST(Template, ErrorsNameTheRemedy) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 40};
   EXPECT_EQ(message([] { check_template("L x K B N Q"); }), "column 11: expected '&' or the end of the template, found 'Q'");
   EXPECT_EQ(
@@ -383,7 +383,7 @@ TEST(Template, ErrorsSayWhatToDo) {
 
 // ---- names -------------------------------------------------------------------------------------------------------------
 
-TEST(Names, BothWays) {
+TEST(Names, MapTemplatesToNamesAndBack) {
   const Names n = names_of("L x K B N H C");
   EXPECT_EQ(n.letters, "L|K B N H C");
   EXPECT_EQ(n.lmcache, "NL_X_TWO_NB_BS_NH_HS");
@@ -397,7 +397,7 @@ TEST(Names, BothWays) {
   EXPECT_EQ(template_from_name("TWO_X_NL_X_NBBS_NH_HS"), "K x L x B N H C");
 }
 
-TEST(Names, UnknownNamesListNearOnes) {
+TEST(Names, UnknownNamesListTheNearest) {
   EXPECT_NE(message([] { (void)template_from_name("LBNCH"); }).find("LBNHC"), std::string::npos);
   EXPECT_NE(message([] { (void)template_from_name("NL_X_TWO_NB_BS_NH"); }).find("NL_X_TWO_NB_BS_NH_HS"), std::string::npos);
   EXPECT_NE(message([] { (void)template_from_name("operationalNHD"); }).find("OperationalNHD"), std::string::npos);
@@ -424,7 +424,7 @@ TEST(Readings, XformersShapeIsAmbiguousWhenTwoBlocks) {
   EXPECT_TRUE(has(readings({2, 7, 3072}, {}), "K B NHC"));
 }
 
-TEST(Readings, KMajorOrBlockMajor) {
+TEST(Readings, DistinguishKMajorFromBlockMajor) {
   const Facts model{.block_size = 16, .heads = 3, .head_dim = 64};
   const auto clear = readings({2, 7, 16, 3, 64}, model);
   EXPECT_EQ(letters(clear), (std::vector<std::string>{"K B N H C"}));
@@ -434,7 +434,7 @@ TEST(Readings, KMajorOrBlockMajor) {
   EXPECT_EQ(settled_by(two), "axis names");
 }
 
-TEST(Readings, NhdOrHnd) {
+TEST(Readings, DistinguishNhdFromHnd) {
   const auto open = readings({2, 7, 16, 3, 64}, {.blocks = 7, .head_dim = 64});
   EXPECT_EQ(letters(open), (std::vector<std::string>{"K B H N C", "K B N H C"}));
   EXPECT_EQ(settled_by(open), "num_kv_heads");
@@ -454,7 +454,7 @@ TEST(Readings, StridesTellBlocksFromSlots) {
   EXPECT_THROW((void)readings({16, 7}, {}, {1}), Error);
 }
 
-TEST(Readings, ExtentsThatTheShapeGives) {
+TEST(Readings, TakeExtentsFromTheShape) {
   const auto list = readings({28, 2, 8}, {.block_size = 4, .heads = 2, .head_dim = 8});
   ASSERT_EQ(letters(list), (std::vector<std::string>{"BN H C"}));
   EXPECT_EQ(list[0].extents, (std::vector<std::int64_t>{0, 0, 7, 4, 2, 8}));

@@ -178,7 +178,7 @@ void hold(const std::vector<Observation>& seen, const std::vector<Entry>& entrie
   }
 }
 
-TEST(VllmOracle, HistoryOfBackendShapes) {
+TEST(VllmOracle, MatchesTheShapesOfEveryBackendVersion) {
   const auto entries = layouts();
   std::vector<Observation> seen;
   int skips = 0;
@@ -248,7 +248,7 @@ TEST(VllmOracle, CrossLayerOrdersAreCatalogued) {
 
 // ---- vLLM 0.33.0 -------------------------------------------------------------------------------------------------------
 
-TEST(VllmOracle, ViewsOf0330) {
+TEST(VllmOracle, MatchesTheViewsOf0330) {
   const json file = oracle("vllm_shapes_0.33.0.json");
   const auto entries = layouts();
   const std::map<std::string, Dtype> dtypes{{"torch.float16", Dtype::fp16},
@@ -289,7 +289,7 @@ TEST(VllmOracle, ViewsOf0330) {
   EXPECT_EQ(held, 32);
 }
 
-TEST(VllmOracle, LayoutEnumOf0330) {
+TEST(VllmOracle, MatchesTheLayoutEnumOf0330) {
   const json file = oracle("vllm_shapes_0.33.0.json");
   for (const auto& [name, order] : file.at("layouts").items()) {
     // The enum gives the stride order over logical [L, B, H, N, C]; the name is the letters in that order.
@@ -310,7 +310,7 @@ TEST(VllmOracle, LayoutEnumOf0330) {
 
 // ---- LMCache -----------------------------------------------------------------------------------------------------------
 
-TEST(LmcacheOracle, EveryFormat) {
+TEST(LmcacheOracle, MatchesEveryFormat) {
   const json file = oracle("lmcache_formats.json");
   const auto entries = layouts();
   // Not built by the probe, so there is no structure to compare; the layouts are catalogued from the source instead.
@@ -387,7 +387,7 @@ void hold(const std::string& layout, const Geometry& geometry, const json& tenso
   }
 }
 
-TEST(SglangOracle, EveryPool) {
+TEST(SglangOracle, MatchesEveryPool) {
   const json file = oracle("sglang_pools_0.5.23.json");
   const json& n = file.at("sizes");
   Geometry g{.layers = n.at("layers"),
@@ -422,7 +422,7 @@ TEST(SglangOracle, EveryPool) {
 
 // ---- Dynamo KVBM, and TensorRT-LLM's pool, which is its OperationalHND --------------------------------------------------
 
-TEST(KvbmOracle, EveryElementOfEveryLayout) {
+TEST(KvbmOracle, MatchesEveryElementOfEveryLayout) {
   const json file = oracle("kvbm_layouts.json");
   const json& n = file.at("sizes");
   const Geometry g{.layers = n.at("layers"),

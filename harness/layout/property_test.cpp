@@ -487,7 +487,7 @@ std::string mutated(std::string text) {
   return text;
 }
 
-TEST(BadInput, MutatedTextsGiveOneErrorOrAValue) {
+TEST(BadInput, MutatedTextsParseOrGiveOneError) {
   const std::vector<std::string> seeds{
       "L x K B N H C",
       "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
@@ -547,7 +547,7 @@ TEST(BadInput, MutatedTextsGiveOneErrorOrAValue) {
 }
 
 /// Deep nesting and long lists end in an Error, not on the stack.
-TEST(BadInput, DeepAndLong) {
+TEST(BadInput, DeepNestingAndLongListsGiveAnError) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "{ ";
   EXPECT_THROW(check_template(deep), Error);

@@ -56,7 +56,7 @@ catalogue::MatrixBlock block() {
 
 class CoverTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(CoverTest, HoldsEveryTupleThatCanRunAndNoOther) {
+TEST_P(CoverTest, CoversExactlyTheTuplesThatCanRun) {
   const int t = GetParam();
   Space space(committed());
   Constraints constraints(space);
@@ -109,7 +109,7 @@ TEST_P(CoverTest, HoldsEveryTupleThatCanRunAndNoOther) {
 
 INSTANTIATE_TEST_SUITE_P(Strengths, CoverTest, ::testing::Values(1, 2, 3));
 
-TEST(Cover, OfASinglePoint) {
+TEST(Cover, HasOneCaseForASinglePoint) {
   Space space(committed());
   Constraints constraints(space);
   catalogue::MatrixBlock one;

@@ -52,7 +52,7 @@ TEST(Expression, ReadsAxesAndFacts) {
   EXPECT_TRUE(is("\"ucx\" in engine.needs", id));  // quoted: a lone word on the left would be a name
 }
 
-TEST(Expression, IsTheConditionsThatAndJoins) {
+TEST(Expression, SplitsIntoConditionsAtTopLevelAnd) {
   const Expression all("dtype == bf16 && (engine == shm || ptp == 2) && !(op == read && ctp == 1)", space());
   ASSERT_EQ(all.conditions(), 3u);
   EXPECT_EQ(all.support(0) | all.support(1) | all.support(2), all.support());
@@ -66,20 +66,20 @@ TEST(Expression, IsTheConditionsThatAndJoins) {
   EXPECT_EQ(Expression("dtype == bf16 || ptp == 2 && ctp == 2", space()).conditions(), 1u);
 }
 
-TEST(Expression, CpuHasNoPlaceInTheOrder) {
+TEST(Expression, CpuIsNotOrderedAmongArchitectures) {
   for (const char* op : {"<", "<=", ">", ">="})
     EXPECT_FALSE(is(std::string("arch ") + op + " sm_80", "kv/producer=vllm-mla"));
   EXPECT_TRUE(is("arch == cpu", "kv/producer=vllm-mla"));
 }
 
-TEST(Expression, WhatAnEntityDoesNotSayIsNeitherEqualNorUnequal) {
+TEST(Expression, ComparisonsWithAnAbsentFactAreFalse) {
   // fp16 has no 'needs'.
   EXPECT_FALSE(is("dtype.needs == bf16", "kv/producer=vllm-mla/dtype=fp16"));
   EXPECT_FALSE(is("dtype.needs != bf16", "kv/producer=vllm-mla/dtype=fp16"));
   EXPECT_FALSE(is("geometry.heads / 0 == 1 || geometry.heads / 0 != 1", "kv/producer=vllm-mla"));
 }
 
-TEST(Expression, ErrorsNameColumnAndNearest) {
+TEST(Expression, ErrorsNameTheColumnAndTheNearestWord) {
   const std::pair<const char*, const char*> table[]{
       {"dtpye == bf16",
        "column 1: expected a name to the left of the comparison, found the word 'dtpye'; did you mean 'dtype'?"},
@@ -114,7 +114,7 @@ TEST(Expression, ErrorsNameColumnAndNearest) {
             std::string::npos);
 }
 
-TEST(Expression, RandomTextIsAnExpressionOrOneError) {
+TEST(Expression, RandomTextParsesOrGivesOneError) {
   std::mt19937_64 random(3);
   static constexpr std::string_view pieces[]{
       "dtype", " == ", "bf16", "&&",   "||",  "!",     "(", ")",   "arch", "<", "sm_80", "geometry.heads",  "%",  "in",
@@ -223,7 +223,7 @@ TEST(Expression, AgreesWithBruteForce) {
   EXPECT_LT(held, all * 9 / 10);
 }
 
-TEST(Conditions, OverPlainNumbers) {
+TEST(Conditions, EvaluateOverPlainNumbers) {
   const Numbers numbers = [](std::string_view name) -> std::optional<std::int64_t> {
     if (name == "head_dim") return 40;
     if (name == "x") return 16;

@@ -48,7 +48,7 @@ TEST(Ids, RoundTripOfRandomPoints) {
   EXPECT_GT(seen.size(), 19'900u);  // different points, different ids
 }
 
-TEST(Ids, Errors) {
+TEST(Ids, RefuseMalformedIds) {
   Space space(committed());
   const std::pair<std::string, std::string> table[]{
       {"kv/producer=vllm-fa-ndh", "expected a value of axis 'producer', found 'vllm-fa-ndh'; did you mean 'vllm-fa-nhd'?"},
@@ -69,7 +69,7 @@ TEST(Ids, Errors) {
   }
 }
 
-TEST(Ids, DamagedIdsAreOneErrorOrAnotherPoint) {
+TEST(Ids, DamagedIdsParseOrGiveOneError) {
   Space space(committed());
   std::mt19937_64 random(9);
   int errors = 0;
@@ -90,7 +90,7 @@ TEST(Ids, DamagedIdsAreOneErrorOrAnotherPoint) {
   EXPECT_GT(errors, 3000);
 }
 
-TEST(Ids, SetTheCase) {
+TEST(Ids, SetTheFieldsOfTheCase) {
   Space space(committed());
   const CaseSpec spec = spec_from_id(space,
                                      "kv/producer=vllm-fa-nhd/consumer=sglang-mha/dtype=fp16/geometry=gqa-8/cbs=32/ptp=2/"
@@ -115,7 +115,7 @@ TEST(Ids, SetTheCase) {
 }
 
 // A point of the matrix, written as a case file, is the same case: one schema, one parser.
-TEST(Ids, APointIsACaseFile) {
+TEST(Ids, RoundTripThroughACaseFile) {
   Space space(committed());
   std::mt19937_64 random(21);
   for (int i = 0; i < 500; ++i) {

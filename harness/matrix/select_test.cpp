@@ -29,7 +29,7 @@ Query suite(const std::string& name) {
   return query;
 }
 
-TEST(Constraints, ListedWithTheirReasons) {
+TEST(Constraints, AreListedWithTheirReasons) {
   Space space(committed());
   Constraints constraints(space);
   const std::tuple<const char*, Outcome, const char*> table[]{
@@ -69,7 +69,7 @@ TEST(Constraints, ListedWithTheirReasons) {
 }
 
 // What is not constrained can be built, over every layout, geometry and dtype: the limits and the layout library agree.
-TEST(Constraints, FreePointsInstantiate) {
+TEST(Constraints, AllowOnlyPointsThatInstantiate) {
   Space space(committed());
   Constraints constraints(space);
   int free = 0;
@@ -97,7 +97,7 @@ TEST(Select, EverySuiteResolves) {
   }
 }
 
-TEST(Select, ASuiteMayTakeSomeCasesOfItsFiles) {
+TEST(Select, TakesSomeCasesOfAFile) {
   const Folder folder;
   folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [seeds/*.yaml]\nids: [some/b*, some/c]\n");
   std::string cases;
@@ -112,7 +112,7 @@ TEST(Select, ASuiteMayTakeSomeCasesOfItsFiles) {
             (std::set<std::string>{"some/b1", "some/b1#other", "some/b2", "some/b2#other", "some/c", "some/c#other"}));
 }
 
-TEST(Select, SmokeHasWhatItPromises) {
+TEST(Select, SmokeCoversWhatItPromises) {
   const Selection smoke = select(committed(), suite("smoke"));
   EXPECT_GE(smoke.size(), 300u);
   EXPECT_LE(smoke.size(), 900u);
@@ -138,7 +138,7 @@ TEST(Select, SmokeHasWhatItPromises) {
   EXPECT_LE(missing, 6u);
 }
 
-TEST(Select, ConstrainedPointsAreListedNotDropped) {
+TEST(Select, ListsConstrainedPoints) {
   const Folder folder;
   folder.write(
       "suites/s.yaml",
@@ -176,7 +176,7 @@ TEST(Select, ShardsPartition) {
 }
 
 // The longest first onto the shard with the least: no two differ by more than the longest case.
-TEST(Select, ShardsAreCutByMeasuredTime) {
+TEST(Select, BalancesShardsByMeasuredTime) {
   Query query = suite("smoke");
   const Selection whole = select(committed(), query);
   EXPECT_EQ(whole.cut(), 0u);
@@ -220,7 +220,7 @@ TEST(Select, ShardsAreCutByMeasuredTime) {
 }
 
 // A step that is given its part has of each case what it would have selected itself.
-TEST(Select, PartsAreWhatShardsSelect) {
+TEST(Select, PartsMatchTheirShards) {
   std::vector<Query> queries(5);
   queries[0].suites = {"smoke", "crash"};
   queries[0].times_ns["kv/producer=vllm-fa-nhd"] = 1'000'000'000;
@@ -256,7 +256,7 @@ TEST(Select, PartsAreWhatShardsSelect) {
   }
 }
 
-TEST(Select, GroupsShareNoShard) {
+TEST(Select, KeepsGroupsInSeparateShards) {
   Query query;
   query.suites = {"smoke"};
   for (const bool timed : {false, true}) {
@@ -313,7 +313,7 @@ TEST(Select, DrawsRandomPoints) {
   EXPECT_NE(error_of([&] { select(committed(), query); }).find("expected a suite with matrix blocks"), std::string::npos);
 }
 
-TEST(Select, StepsCompose) {
+TEST(Select, CombinesFilters) {
   Query query = suite("smoke");
   query.where = "dtype == bf16 && engine != memcpy";
   query.ids = {"*consumer=*", "*op=read*"};
@@ -336,7 +336,7 @@ TEST(Select, StepsCompose) {
   EXPECT_GT(covered.cover().tuples, 10);
 }
 
-TEST(Select, IdsThatAreWrittenOutNeedNoSuite) {
+TEST(Select, FindsFullIdsWithoutASuite) {
   Query query;
   query.ids = {"kv/engine=shm/producer=vllm-mla/geometry=mla-320"};
   const Selection selection = select(committed(), query);
@@ -348,7 +348,7 @@ TEST(Select, IdsThatAreWrittenOutNeedNoSuite) {
   EXPECT_TRUE(select(committed(), query).empty());
 }
 
-TEST(Select, WhatFailedNarrowsOrIsFoundAnywhere) {
+TEST(Select, FailedIdsNarrowASuiteOrSelectAnywhere) {
   const Selection smoke = select(committed(), suite("smoke"));
   const std::string drawn = "kv/producer=vllm-mla/geometry=mla-320";  // not in smoke
   ASSERT_FALSE(ids(smoke).contains(drawn));
@@ -371,7 +371,7 @@ TEST(Select, WhatFailedNarrowsOrIsFoundAnywhere) {
   EXPECT_TRUE(select(committed(), query).why_empty().starts_with("what failed in runs/night removed the last"));
 }
 
-TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
+TEST(Select, AnEmptySelectionNamesTheFilterThatEmptiedIt) {
   Query query = suite("smoke");
   query.where = "dtype == fp16 && dtype == bf16";
   const Selection selection = select(committed(), query);
@@ -381,7 +381,7 @@ TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
       << selection.why_empty();
 }
 
-TEST(Select, ABudgetChoosesTheFirstCases) {
+TEST(Select, LimitsCasesToATimeBudget) {
   Query query = suite("smoke");
   const Selection all = select(committed(), query);
   double seconds = 0;
@@ -402,7 +402,7 @@ TEST(Select, ABudgetChoosesTheFirstCases) {
             "the first of " + std::to_string(all.size()) + " cases takes longer than the budget");
 }
 
-TEST(Select, ASuiteSaysWhichLacksItAccepts) {
+TEST(Select, ReadsOptionalRequirementsOfASuite) {
   const Selection smoke = select(committed(), suite("smoke"));
   EXPECT_TRUE(smoke.optional(0, {"ucx", "ucx-tcp"}));
   EXPECT_FALSE(smoke.optional(0, {"memcpy"}));
@@ -419,7 +419,7 @@ TEST(Select, ASuiteSaysWhichLacksItAccepts) {
   EXPECT_NO_THROW(committed().check());
 }
 
-TEST(Select, Errors) {
+TEST(Select, RefusesBadQueries) {
   const auto error = [&](auto change) {
     Query query = suite("smoke");
     change(query);
@@ -436,7 +436,7 @@ TEST(Select, Errors) {
             std::string::npos);
 }
 
-TEST(Select, BadSuitesAreOneError) {
+TEST(Select, RefusesBadSuitesWithOneError) {
   const std::pair<const char*, const char*> table[]{
       {"suite: s\ntitle: t\ninclude: [s]\n", "expected suites that do not include one another in a ring, found 's' again"},
       {"suite: s\ntitle: t\ninclude: [x]\n", "expected a known suite, found 'x'"},
@@ -460,7 +460,7 @@ TEST(Select, BadSuitesAreOneError) {
   }
 }
 
-TEST(Select, HandWrittenCasesAndTheirControls) {
+TEST(Select, SelectsHandWrittenCasesWithTheirControls) {
   const Folder folder;
   folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [mine/*.yaml]\ndeadlines: {transfer: 3s, plan: 1s}\n");
   folder.write("mine/a.yaml",

@@ -38,7 +38,7 @@ class WaiverTest : public ::testing::Test {
 const std::string shm = "kv/producer=vllm-mla/engine=shm";
 const std::string other = "kv/producer=vllm-mla";
 
-TEST_F(WaiverTest, NoWaiver) {
+TEST_F(WaiverTest, JudgesByTheExpectationWithoutAWaiver) {
   EXPECT_EQ(judge(result(other, Outcome::pass), {}).verdict, Verdict::as_expected);
   const auto ruling = judge(result(other, Outcome::fail, FaultClass::wrong_stride), {});
   EXPECT_EQ(ruling.verdict, Verdict::unexpected);
@@ -74,7 +74,7 @@ TEST_F(WaiverTest, WaivedCaseThatEndsAsExpectedIsXpass) {
   EXPECT_EQ(judge(result(other, Outcome::pass), {}).verdict, Verdict::as_expected);  // by class alone: not about this case
 }
 
-TEST_F(WaiverTest, ByAxesAndByClass) {
+TEST_F(WaiverTest, MatchesByAxesAndByClass) {
   const std::string turing = "kv/producer=vllm-mla/dtype=fp16/arch=sm_75";
   EXPECT_EQ(judge(result(turing, Outcome::hang), {}).verdict, Verdict::xfail);
   EXPECT_EQ(judge(result(turing, Outcome::fail), {}).verdict, Verdict::unexpected);
@@ -87,7 +87,7 @@ TEST_F(WaiverTest, ByAxesAndByClass) {
   EXPECT_EQ(judge(written, {}).verdict, Verdict::xfail);
 }
 
-TEST_F(WaiverTest, OutcomesThatAreNobodysFailure) {
+TEST_F(WaiverTest, IgnoresOutcomesThatAreNoFailure) {
   EXPECT_EQ(judge(result(shm, Outcome::skipped), {}).verdict, Verdict::skipped);
   EXPECT_EQ(judge(result(shm, Outcome::not_run), {}).verdict, Verdict::not_run);
   EXPECT_EQ(judge(result(shm, Outcome::error), {}).verdict, Verdict::error);

@@ -60,7 +60,7 @@ FrameFault fault_of(Channel& channel, int timeout_ms = 1000) {
   }
 }
 
-TEST(Frames, MessagesArriveInOrderAndWhole) {
+TEST(Frames, DeliverMessagesInOrderAndWhole) {
   Ends ends;
   for (int i = 0; i < 100; ++i) ends.b.send({{"n", i}, {"text", std::string(static_cast<std::size_t>(i) * 7, 'x')}});
   for (int i = 0; i < 100; ++i) {
@@ -82,7 +82,7 @@ TEST(Frames, LargeFramesDoNotBlockTheSender) {
   reader.join();
 }
 
-TEST(Frames, DescriptorsBelongToTheirOwnFrame) {
+TEST(Frames, KeepDescriptorsWithTheirFrame) {
   Ends ends;
   std::vector<UniqueFd> files;
   std::vector<int> fds;
@@ -104,7 +104,7 @@ TEST(Frames, DescriptorsBelongToTheirOwnFrame) {
   EXPECT_EQ(file_bytes(fourth.fds[0].get()), 3 * 4096u);
 }
 
-TEST(Frames, MoreDescriptorsThanOneFrameCarries) {
+TEST(Frames, CarryMoreDescriptorsThanOneMessageHolds) {
   Ends ends;
   std::vector<UniqueFd> files;
   std::vector<int> fds;
@@ -131,7 +131,7 @@ TEST(Frames, UnwantedDescriptorsAreDropped) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(Frames, EndOfTheStream) {
+TEST(Frames, ReportTheEndOfTheStream) {
   Ends ends;
   ends.b.send({{"n", 1}});
   ends.b.close();
@@ -139,7 +139,7 @@ TEST(Frames, EndOfTheStream) {
   EXPECT_EQ(fault_of(ends.a), FrameFault::eof);
 }
 
-TEST(Frames, TruncatedWithinHeaderAndWithinBody) {
+TEST(Frames, RefuseATruncatedHeaderOrBody) {
   Ends in_header, in_body;
   in_header.write_raw(header(10).substr(0, 2));
   in_header.b.close();
@@ -158,7 +158,7 @@ TEST(Frames, AHugeLengthIsRefusedBeforeMemoryIsTaken) {
   EXPECT_EQ(fault_of(longest.a), FrameFault::oversize);
 }
 
-TEST(Frames, WhatIsNoJsonObject) {
+TEST(Frames, RefuseAnythingButAJsonObject) {
   for (const std::string text : {"", "x", "[1]", "12", "{\"a\":", "{} {}", "{\"a\":\"\xff\xfe\"}", "null"}) {
     Ends ends;
     ends.write_raw(header(static_cast<std::uint32_t>(text.size())) + text);
@@ -180,7 +180,7 @@ TEST(Frames, DeepNestingIsRefused) {
   EXPECT_EQ(quoted.a.receive(1000).body["a"].get<std::string>().size(), 501u);
 }
 
-TEST(Frames, SilenceIsATimeoutAndTheChannelGoesOn) {
+TEST(Frames, TimeOutOnSilenceAndRemainUsable) {
   Ends ends;
   EXPECT_EQ(fault_of(ends.a, 20), FrameFault::timeout);
   ends.write_raw(header(9) + "{\"a\"");
@@ -189,7 +189,7 @@ TEST(Frames, SilenceIsATimeoutAndTheChannelGoesOn) {
   EXPECT_EQ(ends.a.receive(1000).body["a"], 1);
 }
 
-TEST(Frames, AnnouncedDescriptorsMustCome) {
+TEST(Frames, RefuseAFrameWithoutItsAnnouncedDescriptors) {
   Ends ends;
   const std::string text = R"({"op":"x","more_fds":3})";
   ends.write_raw(header(static_cast<std::uint32_t>(text.size())) + text);
@@ -197,14 +197,14 @@ TEST(Frames, AnnouncedDescriptorsMustCome) {
   EXPECT_EQ(fault_of(ends.a), FrameFault::malformed);
 }
 
-TEST(Frames, TextThatIsNoUtf8CanBeSent) {
+TEST(Frames, CarryTextThatIsNotUtf8) {
   Ends ends;
   ends.b.send({{"text", "a\xff\xfe z"}});
   EXPECT_EQ(ends.a.receive(1000).body["text"], "a\xEF\xBF\xBD\xEF\xBF\xBD z");
 }
 
 // Any bytes: a message, a typed fault or nothing yet; never a crash, a wait or a lost descriptor.
-TEST(Frames, RandomBytes) {
+TEST(Frames, SurviveRandomBytes) {
   std::mt19937 random(20240607);
   const std::string good = [] {
     const std::string body = R"({"op":"transfer","key":17,"list":[1,2,{"a":"b"}]})";

@@ -31,12 +31,12 @@ class NeededPaths : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("kvcts-needed-" + std::to_string(::getpid()));
 };
 
-TEST_F(NeededPaths, ThePrefixIsNeededAlways) {
+TEST_F(NeededPaths, AlwaysIncludeThePrefix) {
   EXPECT_TRUE(needs(prefix(), {}));
   EXPECT_TRUE(needs(program_folder(), {}));
 }
 
-TEST_F(NeededPaths, WhatIsNamedIsNeeded) {
+TEST_F(NeededPaths, IncludeNamedPaths) {
   const std::string file = (folder_ / "plugin.so").string();
   for (const std::string& word : {file, "/nowhere:" + file, "--plugin=" + file}) {
     EXPECT_TRUE(needs(file, {word})) << word;
@@ -46,11 +46,11 @@ TEST_F(NeededPaths, WhatIsNamedIsNeeded) {
   EXPECT_TRUE(needs(folder_ / "a:b", {(folder_ / "a:b").string()})) << "a name with a colon";
 }
 
-TEST_F(NeededPaths, AnInterpreterComesWithItsEnvironment) {
+TEST_F(NeededPaths, IncludeTheEnvironmentOfAnInterpreter) {
   EXPECT_TRUE(needs(folder_ / "env", {(folder_ / "env/bin/python").string()}));
 }
 
-TEST_F(NeededPaths, OfTheEnvironmentOnlyNamedVariablesCount) {
+TEST_F(NeededPaths, ReadOnlyListedEnvironmentVariables) {
   for (const auto& [variable, counts] :
        {std::pair("KVCTS_ENGINE_PATH", true), std::pair("PYTHONPATH", true), std::pair("KVTEST_OTHER", false)}) {
     const char* before = std::getenv(variable);

@@ -125,14 +125,14 @@ TEST_F(LauncherTest, ReportsExitStatusSignalsAndUsage) {
   EXPECT_EQ(WTERMSIG(other), SIGSEGV);
 }
 
-TEST_F(LauncherTest, SaysWhatCannotBeStarted) {
+TEST_F(LauncherTest, NamesAProgramThatCannotStart) {
   channel_.send({{"op", "spawn"}, {"id", 5}, {"argv", {"/nowhere/program"}}, {"mark", run_ + "/0/5"}});
   EXPECT_NE(wait_for("spawn-failed", 5)["text"].get<std::string>().find("No such file"), std::string::npos);
   channel_.send({{"op", "spawn"}, {"id", 6}, {"argv", json::array()}});
   EXPECT_FALSE(wait_for("spawn-failed", 6)["text"].get<std::string>().empty());
 }
 
-TEST_F(LauncherTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
+TEST_F(LauncherTest, GivesAChildOnlyItsOwnSessionAndEnvironment) {
   const pid_t pid =
       spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
   EXPECT_EQ(read_line(), "b c-" + run_ + "/0/1");
@@ -146,7 +146,7 @@ TEST_F(LauncherTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
   EXPECT_EQ(stat->parent, pid_);
 }
 
-TEST_F(LauncherTest, KillsOneThatIgnoresEverySignal) {
+TEST_F(LauncherTest, KillsAWorkerThatIgnoresSignals) {
   const pid_t pid = spawn(1, "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 1000; done");
   read_line();
   const json killed = kill(1);
@@ -154,7 +154,7 @@ TEST_F(LauncherTest, KillsOneThatIgnoresEverySignal) {
   EXPECT_FALSE(process_is_alive(pid));
 }
 
-TEST_F(LauncherTest, KillsOneThatIsStopped) {
+TEST_F(LauncherTest, KillsAStoppedWorker) {
   const pid_t pid = spawn(1, "echo ready; kill -STOP $$");
   read_line();
   ASSERT_TRUE(eventually([&] { return read_stat(pid)->state == 'T'; }));
@@ -215,7 +215,7 @@ TEST_F(LauncherTest, LimitsPrivateMemory) {
 #endif
 }
 
-TEST_F(LauncherTest, KillsStraysAfterTheirWorkerHasGone) {
+TEST_F(LauncherTest, KillsOrphansAfterTheirWorkerExited) {
   spawn(1, "setsid sleep 1000 & echo $!; exit 0");
   const pid_t other = std::stoi(read_line());
   wait_for("exit", 1);
@@ -225,7 +225,7 @@ TEST_F(LauncherTest, KillsStraysAfterTheirWorkerHasGone) {
   EXPECT_FALSE(process_is_alive(other));
 }
 
-TEST_F(LauncherTest, KillsOneTreeAndLeavesTheOthersAlone) {
+TEST_F(LauncherTest, KillsOnlyTheTreeOfTheNamedWorker) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   const pid_t first_child = std::stoi(read_line());
   const pid_t second = spawn(2, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
@@ -237,7 +237,7 @@ TEST_F(LauncherTest, KillsOneTreeAndLeavesTheOthersAlone) {
   EXPECT_TRUE(process_is_alive(second_orphan));
 }
 
-TEST_F(LauncherTest, KillsOneThatKeepsForking) {
+TEST_F(LauncherTest, KillsAWorkerThatKeepsForking) {
   spawn(1, "f() { (setsid sh -c 'sleep 0.02' &); }; echo ready; while :; do f; f; sleep 0.01; done");
   read_line();
   EXPECT_TRUE(kill(1)["left"].empty());
@@ -268,14 +268,14 @@ TEST_F(LauncherTest, StopsAGroupUntilItIsResumed) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(LauncherTest, StopsOneThatKeepsForking) {
+TEST_F(LauncherTest, StopsAWorkerThatKeepsForking) {
   spawn(1, "while :; do (sleep 0.001; :) & done");
   channel_.send({{"op", "stop"}, {"id", 1}});
   EXPECT_TRUE(wait_for("still", 1)["left"].empty());
   EXPECT_TRUE(kill(1)["left"].empty());
 }
 
-TEST_F(LauncherTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
+TEST_F(LauncherTest, ResumesASelfStoppedChildOnlyByName) {
   spawn(1, "sleep 60 & kill -STOP $$; kill %1; exit 5");
   wait_for("stopped", 1);
   channel_.send({{"op", "stop"}, {"id", 1}});
@@ -287,7 +287,7 @@ TEST_F(LauncherTest, AChildThatStoppedItselfStaysSoUnlessItIsNamed) {
   EXPECT_EQ(WEXITSTATUS(wait_for("exit", 1)["status"].get<int>()), 5);
 }
 
-TEST_F(LauncherTest, EndsEverythingWhenTheSocketCloses) {
+TEST_F(LauncherTest, EndsAllWorkersWhenTheSocketCloses) {
   spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
   read_line();
   spawn(2, "(setsid env -i sh -c 'sleep 1000 & echo $!' &); sleep 1000");
@@ -299,7 +299,7 @@ TEST_F(LauncherTest, EndsEverythingWhenTheSocketCloses) {
   EXPECT_FALSE(process_is_alive(orphan));
 }
 
-TEST_F(LauncherTest, ItsOwnDeathEndsTheWorkers) {
+TEST_F(LauncherTest, EndsAllWorkersWhenKilled) {
   const pid_t pid = spawn(1, "echo $TMPDIR; exec sleep 1000");
   const std::filesystem::path folder = read_line();
   ::kill(pid_, SIGKILL);
@@ -314,7 +314,7 @@ TEST_F(LauncherTest, ItsOwnDeathEndsTheWorkers) {
   EXPECT_TRUE(std::filesystem::remove(of_another));
 }
 
-TEST_F(LauncherTest, AnotherRunLeavesItsTemporaryFilesAlone) {
+TEST_F(LauncherTest, KeepsTemporaryFilesOfAnotherRun) {
   spawn(1, "echo $TMPDIR; exec sleep 1000");
   const std::filesystem::path folder = read_line();
   LauncherProcess next = start_launcher({checkout::build() + "/bin/kvcts-launcher", token()});
@@ -323,7 +323,7 @@ TEST_F(LauncherTest, AnotherRunLeavesItsTemporaryFilesAlone) {
   EXPECT_TRUE(std::filesystem::exists(folder));
 }
 
-TEST_F(LauncherTest, TemporaryFilesGoWithTheRun) {
+TEST_F(LauncherTest, RemovesTemporaryFilesOfItsRun) {
   spawn(1, "touch $TMPDIR/of-one-that-was-killed; echo $TMPDIR; sleep 1000");
   const std::filesystem::path folder = read_line();
   spawn(2, "mkdir $TMPDIR/of-one-that-ended; touch $TMPDIR/of-one-that-ended/file; echo $TMPDIR");
@@ -336,7 +336,7 @@ TEST_F(LauncherTest, TemporaryFilesGoWithTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(LauncherTest, GarbageFromTheSupervisorEndsTheRun) {
+TEST_F(LauncherTest, EndsTheRunOnGarbageFromTheSupervisor) {
   const pid_t pid = spawn(1, "echo ready; sleep 1000");
   read_line();
   ASSERT_EQ(::write(channel_.fd(), "\x05\0\0\0hello", 9), 9);
@@ -344,7 +344,7 @@ TEST_F(LauncherTest, GarbageFromTheSupervisorEndsTheRun) {
 }
 
 // The supervisor is killed with a worker, an escaped child and its orphan alive: nothing survives.
-TEST(Launcher, NothingOutlivesAKilledSupervisor) {
+TEST(Launcher, LeavesNoProcessAfterAKilledSupervisor) {
   const std::string run = token();
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -370,7 +370,7 @@ TEST(Launcher, NothingOutlivesAKilledSupervisor) {
   ::close(ends[0]);
 }
 
-TEST(PidWatch, TellsWhoWasStarted) {
+TEST(PidWatch, DetectsNewProcesses) {
   const PidWatch watch;
   const std::int64_t before = watch.last();
   ASSERT_GE(before, 0);
@@ -399,7 +399,7 @@ TEST(Procfs, ReadsItsOwnProcess) {
   EXPECT_EQ(read_proc_text(0x3fffffff, "stat"), "(No such file or directory)");
 }
 
-TEST(Procfs, MarksMatchWholeOrByRun) {
+TEST(Procfs, MatchesMarksExactlyOrByRun) {
   EXPECT_TRUE(mark_matches("r/0/1", "r/0/1"));
   EXPECT_FALSE(mark_matches("r/0/11", "r/0/1"));
   EXPECT_TRUE(mark_matches("r/0/11", "r/"));

@@ -31,7 +31,7 @@ TEST(MemoryFile, CannotBeShrunkOrGrown) {
   EXPECT_THROW(create_memory_file("empty", 0), std::system_error);
 }
 
-TEST(MemoryFile, AnUnsealedFileIsTold) {
+TEST(MemoryFile, DetectsAnUnsealedFile) {
   const UniqueFd fd(::memfd_create("t", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_FALSE(is_sealed(fd.get()));
 }
@@ -50,7 +50,7 @@ TEST(MemoryFile, OutlivesTheProcessThatWrote) {
   for (const std::uint8_t byte : file.map.bytes()) ASSERT_EQ(byte, 0x5a);
 }
 
-TEST(MemoryFile, MappingsMoveAndEnd) {
+TEST(MemoryFile, MovesAndUnmapsMappings) {
   MemoryFile file("t", 4096);
   Mapping moved = std::move(file.map);
   EXPECT_FALSE(file.map);
@@ -63,7 +63,7 @@ TEST(MemoryFile, MappingsMoveAndEnd) {
   EXPECT_EQ(::mincore(const_cast<std::uint8_t*>(address), 4096, &resident), -1);  // no longer mapped
 }
 
-TEST(StatusPage, ANoteIsSeenWholeOrSaidToBeTorn) {
+TEST(StatusPage, ReadsANoteWholeOrReportsItTorn) {
   MemoryFile file("status", sizeof(StatusPage));
   auto* page = new (file.map.data()) StatusPage();
   reset(*page, 42);
@@ -99,7 +99,7 @@ TEST(StatusPage, ANoteIsSeenWholeOrSaidToBeTorn) {
   EXPECT_GT(whole, 0);
 }
 
-TEST(StatusPage, GarbageIsToldAndDoesNotHoldTheReaderUp) {
+TEST(StatusPage, ReportsGarbageWithoutBlockingTheReader) {
   MemoryFile file("status", sizeof(StatusPage));
   std::memset(file.map.data(), 0xff, file.map.size());
   const StatusView seen = view(*reinterpret_cast<StatusPage*>(file.map.data()));

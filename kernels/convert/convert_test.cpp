@@ -67,7 +67,7 @@ Bytes as_bytes(const Words& words) {
   return bytes;
 }
 
-TEST(ConvertElement, DecodingIsTheDefinitionOfTheFormat) {
+TEST(ConvertElement, DecodesByTheDefinitionOfTheFormat) {
   for (const Dtype dtype : layout::all_dtypes()) {
     if (dtype == Dtype::fp32) continue;
     for (std::uint32_t code = 0; code < 1u << layout::bits(dtype); ++code) {
@@ -83,7 +83,7 @@ TEST(ConvertElement, DecodingIsTheDefinitionOfTheFormat) {
   }
 }
 
-TEST(ConvertElement, EveryNumberOfAFormatComesBackAsItsCode) {
+TEST(ConvertElement, RoundTripsEveryNumberOfAFormat) {
   for (const Dtype dtype : layout::all_dtypes()) {
     if (dtype == Dtype::fp32) continue;
     for (std::uint32_t code = 0; code < 1u << layout::bits(dtype); ++code) {
@@ -97,7 +97,7 @@ TEST(ConvertElement, EveryNumberOfAFormatComesBackAsItsCode) {
   }
 }
 
-TEST(ConvertElement, EncodingChoosesTheNearestNumber) {
+TEST(ConvertElement, EncodesToTheNearestNumber) {
   // By distance in exact arithmetic, independent of how encode() rounds. Every target's neighbours are its codes +- 1.
   const Words words = telling_words();
   for (const Dtype dtype :
@@ -123,7 +123,7 @@ TEST(ConvertElement, EncodingChoosesTheNearestNumber) {
   }
 }
 
-TEST(ConvertElement, NumbersThatAreNotFinite) {
+TEST(ConvertElement, HandlesInfinitiesAndNans) {
   const std::uint32_t inf = fp32_infinity, minus_inf = fp32_infinity | fp32_sign, minus_nan = 0xffc00001u;
   using enum Dtype;
   EXPECT_EQ(encode(e4m3fn, inf), 0x7eu);
@@ -177,7 +177,7 @@ Words block_words(std::size_t block, std::size_t blocks) {
   return words;
 }
 
-TEST(Convert, AnyDtypeToAnyOtherWithEitherNibbleOrderAndAnyNumberOfThreads) {
+TEST(Convert, ConvertsAnyDtypeToAnyOtherInEitherNibbleOrder) {
   for (const Dtype from : layout::all_dtypes()) {
     const Bytes codes = from == Dtype::fp32 ? as_bytes(telling_words()) : all_codes(from);
     const std::int64_t n = static_cast<std::int64_t>(codes.size()) * 8 / layout::bits(from);
@@ -205,7 +205,7 @@ TEST(Convert, AnyDtypeToAnyOtherWithEitherNibbleOrderAndAnyNumberOfThreads) {
   }
 }
 
-TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
+TEST(Quantise, WholeTensorsMatchBlocksAndConvertBack) {
   for (const BlockRule& rule : {nvfp4(0.003F), mxfp8(), mxfp8(Rounding::up), mxfp4(), mxfp4(Rounding::up),
                                 per_row(Dtype::e4m3fn, 128), per_row(Dtype::int8, 100), per_row(Dtype::e5m2fnuz, 5000)}) {
     const auto block = static_cast<std::size_t>(rule.block);
@@ -239,7 +239,7 @@ TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
   }
 }
 
-TEST(Quantise, SchemesOfTheCatalogueHaveTheirRule) {
+TEST(Quantise, EveryCatalogueSchemeHasItsRule) {
   EXPECT_EQ(rule_of({"nvfp4", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 16}, Dtype::fp32}, 128, 0.5F).global, 0.5F);
   EXPECT_EQ(rule_of({"mxfp8", Dtype::e4m3fn, layout::ScaleSpec{Dtype::e8m0, 32}, {}}, 128).block, 32);
   EXPECT_EQ(rule_of({"fp8_per_token_head", Dtype::e4m3fn, layout::ScaleSpec{Dtype::fp32, 0}, {}}, 96).block, 96);
@@ -247,7 +247,7 @@ TEST(Quantise, SchemesOfTheCatalogueHaveTheirRule) {
   EXPECT_THROW(rule_of({"odd", Dtype::e2m1, layout::ScaleSpec{Dtype::fp16, 16}, {}}, 128), layout::Error);
 }
 
-TEST(Quantise, WhatDoesNotAgreeIsRefusedBeforeAByteIsWritten) {
+TEST(Quantise, RefusesMismatchesBeforeWriting) {
   Bytes in(64), codes(16, 0xa5), scales(2, 0xa5);
   const auto refused = [&](const BlockRule& rule, std::size_t in_bytes, std::size_t code_bytes, std::size_t scale_bytes,
                            Dtype from) {

@@ -17,7 +17,7 @@ using testing::Memory;
 u32 number(Dtype dtype) { return static_cast<u32>(dtype); }
 u32 width(Dtype dtype) { return static_cast<u32>(layout::bits(dtype)); }
 
-TEST(DeviceConvert, All16BitInputsToEveryDtype) {
+TEST(DeviceConvert, ConvertsEvery16BitInputToEveryDtype) {
   constexpr u64 count = 65536;
   for (const Dtype from : {Dtype::fp16, Dtype::bf16}) {
     Memory in(count * 2);
@@ -34,7 +34,7 @@ TEST(DeviceConvert, All16BitInputsToEveryDtype) {
   }
 }
 
-TEST(DeviceConvert, AnOddCountLeavesTheRestAlone) {
+TEST(DeviceConvert, LeavesBytesPastAnOddCountUntouched) {
   Memory in(6), out(8, 0xff);
   for (u32 k = 0; k < 3; ++k) reinterpret_cast<std::uint16_t*>(in.data())[k] = 0x3c00;  // 1.0
   launch("kvcts_convert", ConvertArgs{in.data(), out.data(), 3, number(Dtype::fp16), 16, number(Dtype::e2m1), 4}, 1);
@@ -50,7 +50,7 @@ struct Rule {
   u32 scale_bytes;
 };
 
-TEST(DeviceQuantise, EveryRuleIsTheContracts) {
+TEST(DeviceQuantise, FollowsEveryRuleOfTheContract) {
   using namespace kernels::convert;
   const std::vector<Rule> rules{{ScaleRule::nvfp4, Dtype::e2m1, 16, 1},  {ScaleRule::mx_down, Dtype::e4m3fn, 32, 1},
                                 {ScaleRule::mx_up, Dtype::e2m1, 32, 1},  {ScaleRule::mx_down, Dtype::e2m1, 32, 1},

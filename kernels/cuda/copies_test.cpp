@@ -74,7 +74,7 @@ void check_pair(const Plane& from, i64 from_n, const Plane& to, i64 to_n, u64 fr
   EXPECT_EQ(plan.bytes * 8, static_cast<u64>(tokens * L * K * H * d * layout::bits(from.dtype)));
 }
 
-TEST(DeviceRelayout, AnyLayoutToAnyOther) {
+TEST(DeviceRelayout, MovesAnyLayoutToAnyOther) {
   for (const Dtype t : {Dtype::fp16, Dtype::fp32, Dtype::e4m3fn}) {
     for (const i64 d : {8, 24, 64}) {
       const std::vector<Plane> from{nhd(t, 16, d), hnd(t, 16, d), x_packed(t, 16, d), transposed(t, 16, d)};
@@ -90,7 +90,7 @@ TEST(DeviceRelayout, AnyLayoutToAnyOther) {
   }
 }
 
-TEST(DeviceRelayout, MovesAsWideAsBothSidesAllow) {
+TEST(DeviceRelayout, UsesTheWidestAccessBothSidesAllow) {
   const Dtype t = Dtype::fp16;
   const auto list = moves({0}, 16, {1}, 16, 16);
   EXPECT_EQ(plan_relayout(nhd(t, 16, 64), 0, hnd(t, 16, 64), 0, list).args.access, 16U);
@@ -99,13 +99,13 @@ TEST(DeviceRelayout, MovesAsWideAsBothSidesAllow) {
   EXPECT_EQ(plan_relayout(nhd(t, 16, 64), 0, transposed(t, 16, 64), 0, list).args.access, 2U);
 }
 
-TEST(DeviceRelayout, NibbleOrderChangesOnTheWay) {
+TEST(DeviceRelayout, ConvertsTheNibbleOrder) {
   Plane low = nhd(Dtype::e2m1, 16, 32), high = hnd(Dtype::e2m1, 16, 32);
   high.high_nibble_first = true;
   check_pair(low, 16, high, 16, 0, 0, 30);
 }
 
-TEST(DeviceRelayout, PlanesThatDoNotFitAreRefused) {
+TEST(DeviceRelayout, RefusesIncompatiblePlanes) {
   const auto list = moves({0}, 16, {1}, 16, 16);
   EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::bf16, 16, 64), 0, list), layout::Error);
   EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::fp16, 16, 32), 0, list), layout::Error);

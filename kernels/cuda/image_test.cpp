@@ -9,7 +9,7 @@
 namespace kvcts::cuda {
 namespace {
 
-TEST(DeviceImage, IsAFatbinThatNamesItsArchitectures) {
+TEST(DeviceImage, IsAFatbinWithTheListedArchitectures) {
   const auto image = device_image();
   if (image.empty()) GTEST_SKIP() << "this build has no device kernels: nvcc was not found";
   ASSERT_GT(image.size(), 64U);
@@ -21,7 +21,7 @@ TEST(DeviceImage, IsAFatbinThatNamesItsArchitectures) {
   EXPECT_EQ(bytes + 16, image.size());
 }
 
-TEST(DeviceTwin, HasEveryKernelOnce) {
+TEST(DeviceTwin, ContainsEveryKernelOnce) {
   std::set<std::string_view> names;
   for (const Twin& twin : twins()) {
     EXPECT_TRUE(twin.name.starts_with("kvcts_"));

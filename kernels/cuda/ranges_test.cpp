@@ -20,7 +20,7 @@ void poison(Memory& memory, std::span<const Range> ranges, u64 key, u64 offset =
   launch("kvcts_write_poison", args, plan.blocks());
 }
 
-TEST(DevicePoison, EqualsTheHostsInAnyRanges) {
+TEST(DevicePoison, MatchesTheHostInAnyRanges) {
   const std::vector<std::vector<Range>> all{
       {{0, 100000}}, {{3, 50000}, {50001, 99999}}, {{1, 2}, {15, 17}, {32, 33}, {40, 40}, {64, 4000}}};
   for (const auto& ranges : all) {
@@ -33,7 +33,7 @@ TEST(DevicePoison, EqualsTheHostsInAnyRanges) {
   }
 }
 
-TEST(DevicePoison, CrossesTheBorderOfAKey) {
+TEST(DevicePoison, ContinuesAcrossAKeyBoundary) {
   const u64 border = u64{1} << 34;  // where poison_row() changes
   Memory memory(64);
   const std::vector<Range> all{{0, 64}};
@@ -70,12 +70,12 @@ RC_GTEST_PROP(DevicePoison, ManyShortRangesAreWrittenAndChecked, ()) {
   RC_ASSERT(watch.listed() == (inside ? std::vector<u64>{hit} : std::vector<u64>{}));
 }
 
-TEST(DevicePoison, RangesMustBeInside) {
+TEST(DevicePoison, RefusesRangesOutsideTheBuffer) {
   EXPECT_THROW(plan_poison(std::vector<Range>{{0, 65}}, 1, 64), layout::Error);
   EXPECT_THROW(plan_poison(std::vector<Range>{{8, 16}, {12, 20}}, 1, 64), layout::Error);
 }
 
-TEST(DeviceCompare, FindsWhatDiffers) {
+TEST(DeviceCompare, FindsEveryDifference) {
   for (const std::size_t bytes : {1, 15, 16, 17, 40000}) {
     Memory a(bytes, 3), b(bytes, 3);
     Watch same;
@@ -103,7 +103,7 @@ u64 digest(std::span<const u8> bytes) {
   return sum;
 }
 
-TEST(DeviceDigest, IsTheContractsSum) {
+TEST(DeviceDigest, MatchesTheSumOfTheContract) {
   for (const std::size_t bytes : {1, 7, 8, 9, 16, 17, 24, 16384, 50001}) {
     Memory memory(bytes);
     kernels::fill_poison(3, 0, memory.bytes());
@@ -114,7 +114,7 @@ TEST(DeviceDigest, IsTheContractsSum) {
   }
 }
 
-TEST(DeviceRead, KeepsNothing) {
+TEST(DeviceRead, ReadsWithoutKeepingAnything) {
   Memory memory(70000, 5);
   u64 never = 0;
   launch("kvcts_read", ReadArgs{memory.data(), 70000, &never, u64{1} << 40}, 5);

@@ -91,7 +91,7 @@ std::vector<Plane> common_planes(Dtype dtype, i64 d) {
   return planes;
 }
 
-TEST(DeviceRows, CommonLayoutsOfEveryDtypeAtEveryKindOfBase) {
+TEST(DeviceRows, GenerateCommonLayoutsOfEveryDtypeAtAnyAlignment) {
   for (const Dtype dtype : kernels::reference::dtypes()) {
     for (const i64 d : {1, 2, 3, 7, 40, 128}) {
       for (Plane plane : common_planes(dtype, d)) {
@@ -112,7 +112,7 @@ TEST(DeviceRows, CommonLayoutsOfEveryDtypeAtEveryKindOfBase) {
   }
 }
 
-TEST(DeviceRows, WholeAlignedRowsTakeTheFastWay) {
+TEST(DeviceRows, TakeTheFastPathForWholeAlignedRows) {
   const Plane plane = packed(Dtype::fp16, {{Axis::block, 40}, {Axis::slot, 16}, {Axis::head, 2}, {Axis::channel, 64}});
   Scene scene(plane, whole_blocks(40, 16), 4096, bytes_of(plane));
   EXPECT_EQ(scene.rows.args.whole, 1U);
@@ -126,7 +126,7 @@ TEST(DeviceRows, WholeAlignedRowsTakeTheFastWay) {
   EXPECT_TRUE(packed_x.agrees());
 }
 
-TEST(DeviceRows, PartialAndMissingBlocks) {
+TEST(DeviceRows, HandlePartialAndMissingBlocks) {
   const Plane plane =
       packed(Dtype::bf16, {{Axis::block, 9}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 2}, {Axis::channel, 24}});
   for (const u64 base : {0, 2, 48}) {
@@ -138,7 +138,7 @@ TEST(DeviceRows, PartialAndMissingBlocks) {
   }
 }
 
-TEST(DeviceRows, EveryWrongByteIsCountedAndFound) {
+TEST(DeviceRows, CountAndLocateEveryWrongByte) {
   const Plane plane = packed(Dtype::bf16, {{Axis::block, 5}, {Axis::slot, 8}, {Axis::head, 2}, {Axis::channel, 20}});
   for (const u64 base : {16, 30}) {
     Scene scene(plane, {{1, 1, 0, 0, 8}, {3, 1, 8, 2, 3}}, base, bytes_of(plane));
@@ -155,7 +155,7 @@ TEST(DeviceRows, EveryWrongByteIsCountedAndFound) {
   }
 }
 
-TEST(DeviceRows, AWindowListsWhatIsInIt) {
+TEST(DeviceRows, ListTheWrongBytesInAWindow) {
   const Plane plane = packed(Dtype::fp16, {{Axis::block, 4}, {Axis::slot, 16}, {Axis::channel, 64}});
   Scene scene(plane, whole_blocks(4, 16), 0, bytes_of(plane));
   for (const u64 at : {5, 100, 101, 3000}) scene.memory.data()[at] ^= 1;
@@ -171,7 +171,7 @@ TEST(DeviceRows, AWindowListsWhatIsInIt) {
   EXPECT_EQ(small.found.listed, 4U);
 }
 
-TEST(DeviceRows, PlanesWithoutBlocksAreWrittenOnce) {
+TEST(DeviceRows, WritePlanesWithoutBlocksOnce) {
   Plane plane = packed(Dtype::fp32, {{Axis::layer, 3}, {Axis::kv, 2}});
   plane.component = Component::global_scale;
   Scene scene(plane, whole_blocks(3, 4), 8, bytes_of(plane));
@@ -179,7 +179,7 @@ TEST(DeviceRows, PlanesWithoutBlocksAreWrittenOnce) {
   EXPECT_EQ(scene.check().found.wrong_bytes, 0U);
 }
 
-TEST(DeviceRows, AWrongPlaneIsRefused) {
+TEST(DeviceRows, RefuseAnInvalidPlane) {
   const Plane good = packed(Dtype::bf16, {{Axis::block, 2}, {Axis::slot, 2}, {Axis::channel, 8}});
   const auto content = whole_blocks(2, 2);
   EXPECT_NO_THROW(plan_rows(content, good, {}, 0, 0, 64));
@@ -191,7 +191,7 @@ TEST(DeviceRows, AWrongPlaneIsRefused) {
   EXPECT_THROW(plan_rows(content, odd, {}, 0, 0, 128), layout::Error);
 }
 
-TEST(DeviceRows, NothingIsCountedIn32Bits) {
+TEST(DeviceRows, CountIn64Bits) {
   // A pool of 6 GiB that is only planned: its last block, and so the addresses of its rows, are beyond 4 GiB.
   const Plane plane =
       packed(Dtype::fp16, {{Axis::block, i64{3} << 14}, {Axis::slot, 16}, {Axis::head, 8}, {Axis::channel, 512}});

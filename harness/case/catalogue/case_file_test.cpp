@@ -63,7 +63,7 @@ controls:
   - {name: other, set: {engine: memcpy}, expected: {outcome: HANG, phase: transfer}}
 )";
 
-TEST(CaseFile, EveryKey) {
+TEST(CaseFile, ReadsEveryKey) {
   const auto cases = parse_cases(whole, "f.yaml", &catalogue());
   ASSERT_EQ(cases.size(), 3u);
   const CaseSpec& c = cases[0];
@@ -87,7 +87,7 @@ TEST(CaseFile, EveryKey) {
   EXPECT_EQ(c.expected[1].outcome, Outcome::refused);
 }
 
-TEST(CaseFile, ConsumerHasWhatItDoesNotSayFromTheProducer) {
+TEST(CaseFile, ConsumerInheritsFromTheProducer) {
   const auto cases = parse_cases(whole, "f.yaml");
   const SideSpec& consumer = cases[0].consumer;
   EXPECT_EQ(consumer.text, "L x B H N C");
@@ -101,7 +101,7 @@ TEST(CaseFile, ConsumerHasWhatItDoesNotSayFromTheProducer) {
   EXPECT_EQ(parse_cases("case: a\nproducer: {layout: vllm-mla, tp: 2}\n", "f")[0].consumer.tp, 2);
 }
 
-TEST(CaseFile, ControlsAreCasesOfTheirOwn) {
+TEST(CaseFile, ControlsBecomeSeparateCases) {
   const auto cases = parse_cases(whole, "f.yaml");
   EXPECT_EQ(cases[1].id, "seeds/everything#right");
   EXPECT_EQ(cases[1].connector, "reference");
@@ -114,7 +114,7 @@ TEST(CaseFile, ControlsAreCasesOfTheirOwn) {
   EXPECT_TRUE(cases[2].controls.empty());
 }
 
-TEST(CaseFile, Errors) {
+TEST(CaseFile, RefusesMistakesWithTheirLine) {
   const std::string head = "case: a\nproducer: {layout: vllm-mla}\n";
   const std::pair<std::string, std::string> table[]{
       {"", "f.yaml:1: expected at least one case, found an empty file"},
@@ -156,7 +156,7 @@ TEST(CaseFile, Errors) {
   for (const auto& [text, expected] : table) EXPECT_EQ(error_of(text).substr(0, expected.size()), expected) << text;
 }
 
-TEST(CaseFile, WrittenOutItReadsBack) {
+TEST(CaseFile, RoundTripsThroughYaml) {
   for (const auto& spec : parse_cases(whole, "f.yaml")) {
     CaseSpec plain = spec;
     plain.id = "a";  // '#' is not for files
@@ -169,7 +169,7 @@ TEST(CaseFile, WrittenOutItReadsBack) {
 }
 
 // Random cases, written and read back.
-TEST(CaseFile, RoundTripOfRandomCases) {
+TEST(CaseFile, RoundTripsRandomCases) {
   std::mt19937_64 random(7);
   const auto chance = [&](int n) { return random() % static_cast<unsigned>(n) == 0; };
   const auto side = [&] {

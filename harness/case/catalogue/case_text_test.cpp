@@ -9,7 +9,7 @@
 namespace kvcts::catalogue {
 namespace {
 
-TEST(CaseText, EveryCommittedCaseReadsBackAsItself) {
+TEST(CaseText, EveryCommittedCaseRoundTrips) {
   int cases = 0;
   for (const char* folder : {"faults", "museum", "seeds", "crash"}) {
     for (const auto& file : yaml_files(std::filesystem::path(checkout::source()) / "cases" / folder)) {
@@ -27,7 +27,7 @@ TEST(CaseText, EveryCommittedCaseReadsBackAsItself) {
   EXPECT_GT(cases, 200);
 }
 
-TEST(CaseText, AnActualStepIsWhatDiffersFromTheIntendedOne) {
+TEST(CaseText, AnActualStepListsOnlyItsDifferences) {
   const std::string text = R"(case: my/order
 memory:
   C: {side: consumer, layout: vllm-fa-hnd}
@@ -59,7 +59,7 @@ TEST(CaseText, SettleMayBeZeroAndNothingElse) {
   }
 }
 
-TEST(CaseText, WordsThatAreNoTextInYamlAreQuoted) {
+TEST(CaseText, QuotesTextThatYamlWouldConvert) {
   EXPECT_EQ(flow(json{{"a", "null"}, {"b", "17"}, {"c", "17a4"}, {"d", "x: y"}, {"e", ""}, {"f", "- x"}, {"g", 17}}),
             R"({a: "null", b: "17", c: 17a4, d: "x: y", e: "", f: "- x", g: 17})");
 }

@@ -45,7 +45,7 @@ std::string error_of(F&& f) {
   return "";
 }
 
-TEST(Catalogue, TheCommittedOneIsSound) {
+TEST(Catalogue, CommittedCatalogueIsSound) {
   const Catalogue catalogue(cases);
   EXPECT_NO_THROW(catalogue.check());
   EXPECT_GE(catalogue.layouts().size(), 40u);
@@ -84,7 +84,7 @@ TEST(Catalogue, UnknownIdsNameTheNearest) {
             "expected a known engine, found 'ucx-tpc'; did you mean 'ucx-tcp'?");
 }
 
-TEST(Catalogue, BadFilesAreOneError) {
+TEST(Catalogue, RefusesBadFilesWithOneError) {
   const Folder folder;
   folder.write("layouts/a.yaml", "layout: b\ntitle: t\ntemplate: L x B N H C\n");
   folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n---\nengine: e\ntitle: t\nplugin: p\n");
@@ -109,7 +109,7 @@ TEST(Catalogue, BadFilesAreOneError) {
             "cases/backends/a.yaml:1: key 'layout': expected a known id, found 'nowhere'; known: a");
 }
 
-TEST(Catalogue, IsFoundByGivenPathOrNamed) {
+TEST(Catalogue, IsFoundByPathOrByName) {
   EXPECT_EQ(find_cases(cases.string()), cases);
   EXPECT_NE(error_of([] { find_cases("/nonexistent"); }).find("check --cases"), std::string::npos);
 }
@@ -118,7 +118,7 @@ constexpr const char* product =
     "product: p\nvendor: v\nversion: '1'\nengine: {engine: acme, title: t, plugin: kvcts_engine_acme}\n"
     "waivers: [{waiver: w, match: {id: 'kv/*'}, reason: r, owner: o, link: l, expires: 2026-12-31}]\n";
 
-TEST(Certification, EveryProfileMakesASuiteOfTheProduct) {
+TEST(Certification, EveryProfileGivesASuiteForTheProduct) {
   const ProductEntry acme = read_product(product, "p.yaml");
   ASSERT_EQ(profile_ids(cases), (std::vector<std::string>{"core", "disaggregated", "gpu", "quantized"}));
   for (const std::string& id : profile_ids(cases)) {
@@ -133,7 +133,7 @@ TEST(Certification, EveryProfileMakesASuiteOfTheProduct) {
   }
 }
 
-TEST(Certification, AProductTakesNoEngineThatIsThere) {
+TEST(Certification, AProductCannotRedefineAnEngine) {
   ProductEntry product_of_shm =
       read_product("product: p\nvendor: v\nversion: '1'\nengine: {engine: shm, title: mine}\n", "p.yaml");
   const Catalogue catalogue(cases, additions_of(load_profile(cases, "core"), product_of_shm));
@@ -142,7 +142,7 @@ TEST(Certification, AProductTakesNoEngineThatIsThere) {
   EXPECT_TRUE(additions_of(load_profile(cases, "core"), named).engines.empty());
 }
 
-TEST(Certification, WhatAProfileLacksIsSaid) {
+TEST(Certification, NamesTheDefectOfAProfile) {
   const Folder folder;
   folder.write("profiles/a.yaml", "profile: a\ntitle: t\nversion: 1\nmatrix: [{axes: {producer: x}}]\n");
   folder.write("profiles/b.yaml", "profile: b\ntitle: t\nversion: 1\nmatrix: [{axes: {engine: x}, reason: r}]\n");
@@ -153,7 +153,7 @@ TEST(Certification, WhatAProfileLacksIsSaid) {
   EXPECT_NE(error_of([] { read_product("product: p\n", "p.yaml"); }).find("p.yaml:1"), std::string::npos);
 }
 
-TEST(Schema, ReferenceHasARowForEveryKey) {
+TEST(Schema, ReferenceListsEveryKey) {
   for (const auto& kind : kinds()) {
     const json properties = kind.schema().at("properties");
     EXPECT_EQ(kind.rows().size(), properties.size());
@@ -162,7 +162,7 @@ TEST(Schema, ReferenceHasARowForEveryKey) {
   }
 }
 
-TEST(Schema, TheReferenceOfCasesHasEveryTableOfTheLanguage) {
+TEST(Schema, CaseReferenceListsEveryTable) {
   for (const auto& kind : kinds()) {
     if (!kind.sections) continue;
     const std::string text = reference_text(kind);
@@ -176,7 +176,7 @@ TEST(Schema, TheReferenceOfCasesHasEveryTableOfTheLanguage) {
 }
 
 // Random damage to every committed file, and to hand-written cases: parsed, or one clear error; never anything else.
-TEST(Strictness, MutatedFilesGiveOneClearErrorOrParse) {
+TEST(Strictness, MutatedFilesParseOrGiveOneError) {
   struct Victim {
     const Kind* kind;
     std::string name, text;

@@ -66,7 +66,7 @@ TEST(Fields, ReadsEveryType) {
   EXPECT_EQ(t.size, 9);
 }
 
-TEST(Fields, EachErrorSaysWhereExpectedFoundAndWhatToDo) {
+TEST(Fields, ErrorsNameThePlaceAndTheRemedy) {
   const std::pair<const char*, const char*> table[]{
       {"name: a\ntokns: 1\n", "f.yaml:2: expected a key of a thing, found 'tokns'; did you mean 'tokens'?"},
       {"name: a\nzzzzzz: 1\n",
@@ -122,21 +122,21 @@ TEST(Fields, EachErrorSaysWhereExpectedFoundAndWhatToDo) {
   for (const auto& [text, expected] : table) EXPECT_EQ(refusal_of(text), expected) << text;
 }
 
-TEST(Fields, ADurationOfZeroIsReadAndWrittenWhereItHasAMeaning) {
+TEST(Fields, RoundTripsAZeroDurationWhereAllowed) {
   const Thing t = thing("name: x\npause: 0s\n");
   EXPECT_EQ(t.pause, 0);
   EXPECT_EQ(thing("name: x\npause: 0ms\n").pause, 0);
   EXPECT_EQ(write(thing_table(), t).dump(), R"({"name":"x","pause":"0s"})");
 }
 
-TEST(Fields, WritesWhatItReadsAndLeavesDefaultsOut) {
+TEST(Fields, RoundTripsAndOmitsDefaults) {
   const Thing t = thing("name: x\nmode: slow\ntags: [a, b]\nwait: 250ms\n");
   const json written = write(thing_table(), t);
   EXPECT_EQ(written.dump(), R"({"mode":"slow","name":"x","tags":["a","b"],"wait":"250ms"})");
   EXPECT_EQ(write(thing_table(), thing(written.dump())), written);  // JSON is YAML
 }
 
-TEST(Fields, SchemaSaysTheSame) {
+TEST(Fields, DescribesItselfInTheSchema) {
   const json s = schema(thing_table());
   EXPECT_EQ(s.at("additionalProperties"), false);
   EXPECT_EQ(s.at("required"), json::array({"name"}));

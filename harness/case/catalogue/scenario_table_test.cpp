@@ -86,7 +86,7 @@ constexpr const char* everything = R"(
   - hang: {in: handshake, text: waits, name: last}
 )";
 
-TEST(Scenario, EveryKeyIsReadAndWrittenBack) {
+TEST(Scenario, RoundTripsEveryKey) {
   const Scenario scenario = parse(everything);
   const json document = scenario_document(scenario);
   std::map<std::string, std::set<std::string>> seen;
@@ -113,7 +113,7 @@ TEST(Scenario, EveryKeyIsReadAndWrittenBack) {
   EXPECT_EQ(scenario::scenario_from_json(json::parse(scenario::to_json(scenario).dump())), scenario);
 }
 
-TEST(Scenario, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
+TEST(Scenario, GivesEachRequestItsOwnContentUnlessShared) {
   const auto generations = [](const std::string& requests) {
     const std::string text = "memory: {P: {bytes: 64}}\nrequests: {" + requests + "}\nsteps: [fill: {to: P, value: zero}]\n";
     const Scenario scenario = scenario_from_yaml(text, "s");
@@ -129,7 +129,7 @@ TEST(Scenario, EachRequestHasItsOwnContentUnlessItSaysThatItShares) {
   EXPECT_EQ(generations("A: {tokens: 1, generation: 2}, B: {tokens: 1}, C: {tokens: 1}"), (Numbers{2, 1, 3}));
 }
 
-TEST(Scenario, ValuesAreWhatTheTextSays) {
+TEST(Scenario, ReadsEveryValue) {
   const Scenario scenario = parse(everything);
   const auto& write = scenario.steps[0].intended;
   EXPECT_EQ(scenario.steps[0].name, "write1");
@@ -152,7 +152,7 @@ TEST(Scenario, ValuesAreWhatTheTextSays) {
 }
 
 // `actually`: skipped; a patch on the intended step, its views key by key; a list that replaces it.
-TEST(Scenario, ActuallyIsAPatchOrAListOrNothing) {
+TEST(Scenario, ActuallyPatchesReplacesOrSkipsAStep) {
   const Scenario scenario = parse(everything);
   const auto& move = scenario.steps[1];
   ASSERT_EQ(move.actual.size(), 1U);
@@ -181,7 +181,7 @@ TEST(Scenario, ActuallyIsAPatchOrAListOrNothing) {
   EXPECT_TRUE(scenario.steps[0].as_intended);
 }
 
-TEST(Scenario, MistakesAreOneLineWithThePlaceAndWhatToDo) {
+TEST(Scenario, MistakesNameTheLineAndTheRemedy) {
   const auto has = [](const std::string& steps, const std::string& part) {
     const std::string error = error_of_steps(steps);
     EXPECT_NE(error.find(part), std::string::npos) << steps << "\n" << error;
@@ -230,7 +230,7 @@ TEST(Scenario, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  []\n", "a list of steps");
 }
 
-TEST(Scenario, MistakesInMemoryAreFound) {
+TEST(Scenario, ReportsMistakesInMemory) {
   const auto error = [](const std::string& memory) {
     try {
       scenario_from_yaml("memory:\n  P: " + memory + "\n  Q: {bytes: 64}\nsteps:\n  - check\n", "f.yaml");
@@ -272,7 +272,7 @@ controls:
   - {name: without, set: {steps: {check3: null, write1: {layers: 0}}}, expected: FAIL}
 )";
 
-TEST(ScenarioTable, ControlsChangeStepsByNameOrTakeTheFaultAway) {
+TEST(ScenarioTable, ControlsPatchStepsByNameOrRemoveTheFault) {
   const auto cases = parse_cases(scenario, "f.yaml");
   ASSERT_EQ(cases.size(), 4U);
   EXPECT_FALSE(cases[0].scenario.steps[1].as_intended);
@@ -285,14 +285,14 @@ TEST(ScenarioTable, ControlsChangeStepsByNameOrTakeTheFaultAway) {
   EXPECT_EQ(*cases[3].scenario.steps[0].intended.pick.layers, (std::vector<std::int64_t>{0}));
 }
 
-TEST(ScenarioTable, TheCasesGuardStandsForEveryMemory) {
+TEST(ScenarioTable, TheGuardOfACaseAppliesToEveryMemory) {
   const auto cases = parse_cases(scenario, "f.yaml");
   EXPECT_EQ(cases[0].scenario.memories.at("P").guard_below, 64);
   EXPECT_EQ(cases[0].scenario.memories.at("C").guard_below, 64);
   EXPECT_EQ(cases[0].scenario.memories.at("C").guard_above, 128);
 }
 
-TEST(ScenarioTable, WrittenAndReadAgainItIsTheSame) {
+TEST(ScenarioTable, RoundTripsThroughYaml) {
   for (const auto& spec : parse_cases(scenario, "f.yaml")) {
     CaseSpec plain = spec;
     plain.id = "t/again";
@@ -302,7 +302,7 @@ TEST(ScenarioTable, WrittenAndReadAgainItIsTheSame) {
   }
 }
 
-TEST(ScenarioTable, KeysThatDoNotGoTogetherAreRefused) {
+TEST(ScenarioTable, RefusesKeysThatExcludeEachOther) {
   const auto error = [](const std::string& text) {
     try {
       parse_cases("case: t/x\n" + text, "f.yaml");

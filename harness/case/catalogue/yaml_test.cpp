@@ -25,7 +25,7 @@ TEST(Yaml, KeepsLinesAndKinds) {
   EXPECT_EQ(to_json(documents[1]).dump(), R"({"d":null})");
 }
 
-TEST(Yaml, CoreSchemaScalars) {
+TEST(Yaml, ReadsScalarsOfTheCoreSchema) {
   const auto value = [](const std::string& text) { return to_json(parse_yaml("v: " + text, "f")[0]).at("v"); };
   EXPECT_EQ(value("12"), 12);
   EXPECT_EQ(value("-7"), -7);
@@ -40,7 +40,7 @@ TEST(Yaml, CoreSchemaScalars) {
   EXPECT_EQ(value("1_000"), "1_000");
 }
 
-TEST(Yaml, RefusesWhatIsNotPlain) {
+TEST(Yaml, RefusesAnythingButPlainYaml) {
   const std::pair<std::string, std::string> table[]{
       {"a: 1\na: 2\n", "f.yaml:2: expected key 'a' once, found it again (first at line 1); remove one"},
       {"a: [1, 2\n", "f.yaml:"},
@@ -71,7 +71,7 @@ TEST(Yaml, CapsWhatAliasesExpandTo) {
 }
 
 // The examples of RFC 7396, appendix A, as far as YAML can express them.
-TEST(Yaml, MergePatch) {
+TEST(Yaml, AppliesMergePatches) {
   const std::tuple<const char*, const char*, const char*> table[]{
       {"{a: b}", "{a: c}", R"({"a":"c"})"},
       {"{a: b}", "{b: c}", R"({"a":"b","b":"c"})"},
@@ -90,14 +90,14 @@ TEST(Yaml, MergePatch) {
   }
 }
 
-TEST(Names, NearestAndSuggestion) {
+TEST(Names, SuggestTheNearestName) {
   EXPECT_EQ(nearest("tokns", {"tokens", "blocks"}), "tokens");
   EXPECT_EQ(nearest("engien", {"engine", "arch"}), "engine");  // a transposition is one step
   EXPECT_EQ(nearest("quite-another", {"tokens", "blocks"}), "");
   EXPECT_EQ(suggestion("x", {"alpha", "beta"}), "; known: alpha, beta");
 }
 
-TEST(Globs, Table) {
+TEST(Globs, MatchTheTable) {
   const std::tuple<const char*, const char*, bool> table[]{
       {"*", "", true},
       {"a*c", "abbc", true},
@@ -124,7 +124,7 @@ bool by_definition(std::string_view glob, std::string_view text) {
   return !text.empty() && (glob[0] == '?' || glob[0] == text[0]) && by_definition(glob.substr(1), text.substr(1));
 }
 
-TEST(Globs, AgainstTheDefinition) {
+TEST(Globs, AgreeWithTheDefinition) {
   std::uint32_t state = 1;
   const auto next = [&](std::uint32_t n) { return (state = state * 1664525 + 1013904223) / 65536 % n; };
   int matched = 0;

@@ -19,7 +19,7 @@ bool contiguous(const Ids& ids) {
   return std::adjacent_find(ids.begin(), ids.end(), [](auto a, auto b) { return b != a + 1; }) == ids.end();
 }
 
-TEST(BlockIds, GatherAndScatterAreContiguousOnOneSideOnly) {
+TEST(BlockIds, GatherAndScatterKeepOneSideContiguous) {
   for (const std::int64_t count : {3, 17, 64}) {
     EXPECT_FALSE(contiguous(taken("gather", true, count + 4, count)));
     EXPECT_TRUE(contiguous(taken("gather", false, count + 4, count)));
@@ -28,17 +28,17 @@ TEST(BlockIds, GatherAndScatterAreContiguousOnOneSideOnly) {
   }
 }
 
-TEST(BlockIds, GapsAreEvenHereAndOddThere) {
+TEST(BlockIds, GapsUseEvenIdsOnOneSideAndOddOnTheOther) {
   EXPECT_EQ(taken("gaps", true, 7, 5), (Ids{0, 2, 4, 6, 1}));
   EXPECT_EQ(taken("gaps", false, 7, 5), (Ids{1, 3, 5, 0, 2}));
 }
 
-TEST(BlockIds, EdgesHaveTheFirstAndTheLastBlock) {
+TEST(BlockIds, EdgesIncludeTheFirstAndTheLastBlock) {
   EXPECT_EQ(taken("edges", true, 7, 4), (Ids{6, 0, 5, 1}));
   EXPECT_EQ(taken("edges", false, 7, 4), (Ids{0, 6, 1, 5}));
 }
 
-TEST(BlockIds, EveryRuleTakesEachBlockOnceInSmallPoolsAndInLargeOnes) {
+TEST(BlockIds, EveryRuleTakesEachBlockOnceInPoolsOfAnySize) {
   for (const std::string& rule : block_id_rules) {
     for (const bool producer : {true, false}) {
       Ids all = taken(rule, producer, 65, 65);

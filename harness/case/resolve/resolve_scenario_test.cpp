@@ -53,7 +53,7 @@ layout::Cache cache_of(const std::string& view) {
   return layout::cache_from_text(c.scenario.steps[0].intended.to[0].cache);
 }
 
-TEST(ResolveScenario, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
+TEST(ResolveScenario, ViewsInheritFromTheMemoryUnlessOverridden) {
   const auto c = resolved("  - move: {request: A, from: P, to: C}\n");
   EXPECT_EQ(c.performer, Performer::machine);
   const auto& move = c.scenario.steps[0].intended;
@@ -66,7 +66,7 @@ TEST(ResolveScenario, ViewsFollowTheMemoryUnlessTheySayOtherwise) {
   EXPECT_EQ(layout::domain(q.planes[0]).hi[layout::Axis::block], 3);
 }
 
-TEST(ResolveScenario, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
+TEST(ResolveScenario, AViewOverridesLayoutGeometryDtypeStridesAndPlanes) {
   const auto p = cache_of("P");
   EXPECT_EQ(layout::order(cache_of("{of: P, layout: vllm-fa-hnd}").planes[0]), "KBHNC");
   EXPECT_EQ(layout::order(cache_of("{of: P, layout: \"flashinfer:NHD\"}").planes[0]), "BKNHC");
@@ -86,7 +86,7 @@ TEST(ResolveScenario, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
   EXPECT_EQ(planes.planes.size(), 1U);
 }
 
-TEST(ResolveScenario, OneAllocationIsItsPlanes) {
+TEST(ResolveScenario, AnAllocationSelectsItsPlanes) {
   const auto one = cache_of("P/kv.L1");
   ASSERT_EQ(one.allocations.size(), 1U);
   EXPECT_EQ(one.planes[0].origin[layout::Axis::layer], 1);
@@ -96,7 +96,7 @@ TEST(ResolveScenario, OneAllocationIsItsPlanes) {
             std::string::npos);
 }
 
-TEST(ResolveScenario, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
+TEST(ResolveScenario, ErrorsInNamesAndNumbersNameTheStep) {
   const auto has = [](const std::string& steps, const std::string& part) {
     const std::string error = error_of(steps);
     EXPECT_NE(error.find(part), std::string::npos) << steps << error;
@@ -125,7 +125,7 @@ TEST(ResolveScenario, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
   EXPECT_EQ(error_of("  - move: {request: A, from: P, to: C, actually: {to_blocks: [77]}}\n"), "");  // data under test
 }
 
-TEST(ResolveScenario, WhatWouldNotFitIsRefused) {
+TEST(ResolveScenario, RefusesBlocksAndFillsBeyondTheirBounds) {
   EXPECT_EQ(error_of("  - read: {request: W, from: P, tokens: 0}\n"), "");
   EXPECT_NE(error_of("  - read: {request: H, from: P, from_blocks: [0]}\n").find("at most 4194304"), std::string::npos);
   EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"),
@@ -133,7 +133,7 @@ TEST(ResolveScenario, WhatWouldNotFitIsRefused) {
   EXPECT_EQ(error_of("  - fill: {to: B, to_offset: 0x100000000, bytes: 64, value: zero}\n"), "");
 }
 
-TEST(ResolveScenario, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
+TEST(ResolveScenario, BoundsNumbersBeforeAllocating) {
   const auto has = [](const std::string& steps, const std::string& part) {
     EXPECT_NE(error_of(steps).find(part), std::string::npos) << steps << error_of(steps);
   };
@@ -148,7 +148,7 @@ TEST(ResolveScenario, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
       "elements of 'P' in one step: expected at most 2^27");
 }
 
-TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
+TEST(Resolve, DrawsBlocksOfLargePoolsOrRefuses) {
   const auto resolve_with = [](const std::string& geometry) {
     return resolve(catalogue::parse_cases("case: t/pool\nproducer: {template: \"L x K B N H C\"}\nconsumer: {template: \"L "
                                           "x K B N H C\"}\ngeometry: {block_size: 4, head_dim: 16, " +
@@ -177,7 +177,7 @@ TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
   EXPECT_NE(error("heads: 1, tokens: 40, blocks: 99, layers: 1000000000").find("allocations"), std::string::npos);
 }
 
-TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
+TEST(Resolve, GrantsTheSandboxWhatEngineAndConnectorNeed) {
   const auto granted = [](const std::string& rest) {
     return resolve(
                catalogue::parse_cases(
@@ -193,7 +193,7 @@ TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
   EXPECT_EQ(granted("engine: own\nconnector: real-vllm-0.33.0-nixl\n"), (Names{"network", "sys"}));
 }
 
-TEST(ResolveScenario, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
+TEST(ResolveScenario, FillsInArchFactsDimsAndWholeRanges) {
   const auto c = resolved(
       "  - require: {about: capability, needs: {cc: 89, bf16: true}}\n"
       "  - unpack: {memory: P, expects: [two, blocks, slots, heads, channels]}\n"
@@ -203,7 +203,7 @@ TEST(ResolveScenario, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
   EXPECT_EQ(c.scenario.steps[2].intended.bytes, 4000);
 }
 
-TEST(ResolveScenario, MemoryWithItsOwnStridesIsAsLargeAsTheyReach) {
+TEST(ResolveScenario, SizesMemoryByItsStrides) {
   const auto c = resolve(catalogue::parse_cases("case: t/x\ngeometry: tiny\nmemory: {P: {template: \"B N C\", geometry: "
                                                 "{kv: 1, heads: 1, layers: 1}, strides: {block: 1024}}}\n"
                                                 "steps: [check]\n",
@@ -213,7 +213,7 @@ TEST(ResolveScenario, MemoryWithItsOwnStridesIsAsLargeAsTheyReach) {
   EXPECT_EQ(cache.allocations[0].bytes, 4 * 1024 + 4 * 32 * 2);
 }
 
-TEST(ResolveScenario, TravelsAndIsPartOfTheDigest) {
+TEST(ResolveScenario, IsSerializedAndDigested) {
   const auto c =
       resolved("  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C, actually: {to_blocks: [2]}}\n");
   const auto again = case_from_json(nlohmann::json::parse(to_json(c).dump()));
@@ -228,7 +228,7 @@ TEST(ResolveScenario, TravelsAndIsPartOfTheDigest) {
 }
 
 // Damaged scenarios yield a case or one clear error; a case travels whole.
-TEST(ResolveScenario, ADamagedScenarioIsACaseOrOneClearError) {
+TEST(ResolveScenario, DamagedScenariosParseOrGiveOneError) {
   std::vector<std::string> texts{std::string(head) +
                                  "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: "
                                  "{block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};

@@ -79,7 +79,7 @@ class Nights {
   std::vector<const char*> engines_;
 };
 
-TEST(History, SixtyNightsWithRegressionsFlakesAndSlowDowns) {
+TEST(History, FindsRegressionsFlakesAndSlowdownsInSixtyNights) {
   std::mt19937 random(11);
   Seeded seeded;
   while (seeded.broken.size() < 5) seeded.broken[static_cast<int>(random() % 200)] = 20 + static_cast<int>(random() % 39);
@@ -110,7 +110,7 @@ TEST(History, SixtyNightsWithRegressionsFlakesAndSlowDowns) {
   EXPECT_NE(text(found, "new").find("since 20"), std::string::npos);
 }
 
-TEST(History, QuietNightsSayNothing) {
+TEST(History, ReportsNothingForQuietNights) {
   Nights nights(200, 21, {});
   store::History history = store::History::open_or_create(nights.file());
   for (int n = 0; n < 30; ++n) {
@@ -120,7 +120,7 @@ TEST(History, QuietNightsSayNothing) {
   }
 }
 
-TEST(History, ARunIsTakenOnceWhateverTheOrder) {
+TEST(History, CountsEachRunOnceInAnyOrder) {
   Nights nights(20, 31, {{{3, 2}}, {}, {}});
   const auto file = nights.file();
   std::vector<std::filesystem::path> folders;
@@ -142,7 +142,7 @@ TEST(History, ARunIsTakenOnceWhateverTheOrder) {
   EXPECT_TRUE(history.find("kv/no-such").points.empty());
 }
 
-TEST(History, WhatIsNoHistoryIsOneSentence) {
+TEST(History, RefusesAFileThatIsNoHistory) {
   store::sample::TemporaryDirectory folder;
   EXPECT_THROW(store::History::open(folder.path() / "none"), store::Error);
   Nights nights(3, 41, {});

@@ -66,7 +66,7 @@ void expect_no_innocent(int hosts, const Faults& faults, const Verdict& verdict)
 
 constexpr int sizes[] = {3, 5, 17, 64};
 
-TEST(Tournament, EveryPairOnceInRoundsOfDisjointPairs) {
+TEST(Tournament, PlaysEveryPairOnceInRoundsOfDisjointPairs) {
   for (int hosts = 0; hosts <= 65; ++hosts) {
     std::vector<Link> all;
     const auto rounds = tournament(hosts);
@@ -82,7 +82,7 @@ TEST(Tournament, EveryPairOnceInRoundsOfDisjointPairs) {
   }
 }
 
-TEST(GroupTesting, NoFaultTakesEveryLinkOnce) {
+TEST(GroupTesting, TestsEveryLinkOnceWithoutFaults) {
   std::mt19937 drawn(1);
   for (const int hosts : {0, 1, 2, 3, 5, 17, 64}) {
     const Found found = search(hosts, Faults{}, drawn);
@@ -94,7 +94,7 @@ TEST(GroupTesting, NoFaultTakesEveryLinkOnce) {
   }
 }
 
-TEST(GroupTesting, EveryBadHostIsNamed) {
+TEST(GroupTesting, NamesEveryBadHost) {
   std::mt19937 drawn(1);
   for (const int hosts : sizes) {
     int rounds = 0, cost = 0;
@@ -109,7 +109,7 @@ TEST(GroupTesting, EveryBadHostIsNamed) {
   }
 }
 
-TEST(GroupTesting, EveryBadLinkIsNamed) {
+TEST(GroupTesting, NamesEveryBadLink) {
   std::mt19937 drawn(1);
   for (const int hosts : sizes) {
     int rounds = 0, cost = 0, deciding = 0;
@@ -126,7 +126,7 @@ TEST(GroupTesting, EveryBadLinkIsNamed) {
   }
 }
 
-TEST(GroupTesting, TwoHostsCannotTellTheirLinkFromThemselves) {
+TEST(GroupTesting, CannotSeparateALinkFromItsHostsWithOnlyTwoHosts) {
   std::mt19937 drawn(1);
   for (const Faults& faults : {Faults{{0}, {}}, Faults{{}, {{0, 1}}}}) {
     const Verdict verdict = search(2, faults, drawn).verdict;
@@ -151,13 +151,13 @@ void two_faults(int hosts, int bad_hosts, double chance, int times) {
   }
 }
 
-TEST(GroupTesting, TwoFaultsNeverNameAnInnocent) {
+TEST(GroupTesting, BlamesNoHealthyPartForTwoFaults) {
   for (const int hosts : sizes)
     for (const int bad_hosts : {0, 1, 2})
       for (const double chance : {1.0, 0.9}) two_faults(hosts, bad_hosts, chance, 1000);
 }
 
-TEST(GroupTesting, ALinkThatFailsAtTimesNeverNamesAnInnocent) {
+TEST(GroupTesting, BlamesNoHealthyPartForAnIntermittentLink) {
   std::mt19937 drawn(3);
   for (const int hosts : sizes) {
     int named = 0, times = 0;
@@ -173,7 +173,7 @@ TEST(GroupTesting, ALinkThatFailsAtTimesNeverNamesAnInnocent) {
   }
 }
 
-TEST(GroupTesting, WhereEveryPairFailsNothingIsCertain) {
+TEST(GroupTesting, ConcludesNothingIfEveryPairFails) {
   std::mt19937 drawn(1);
   for (const int hosts : sizes) {
     Faults faults;

@@ -15,7 +15,7 @@ RunView failed(const std::string& title, const std::string& message) {
 }
 
 // What code under test says may hold anything.
-TEST(Ci, NothingThatIsSaidEndsAnAnnotationOrACell) {
+TEST(Ci, EscapesTextInAnnotationsAndTableCells) {
   const RunView view = failed("FAIL a, b: c", "100 % of\n|7|\r`bytes` <b>");
   const std::string github = github_annotations(view);
   EXPECT_EQ(std::count(github.begin(), github.end(), '\n'), 2) << github;
@@ -29,7 +29,7 @@ TEST(Ci, NothingThatIsSaidEndsAnAnnotationOrACell) {
       << openmetrics(view);
 }
 
-TEST(Ci, NoMoreThanIsShown) {
+TEST(Ci, LimitsTheNumberOfAnnotationsAndCauses) {
   RunView view = failed("FAIL", "x");
   auto& causes = view.causes[static_cast<std::size_t>(Section::failed)];
   causes.resize(25, causes.front());

@@ -191,7 +191,7 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
 }
 INSTANTIATE_TEST_SUITE_P(Compare, Pairs, ::testing::Range(1, 11));
 
-TEST(Compare, NoiseIsNoSlowDown) {
+TEST(Compare, ReportsNoSlowdownForNoise) {
   for (unsigned seed = 100; seed < 130; ++seed) {
     std::mt19937 random(seed);
     std::vector<Made> before = night(random), after = before;
@@ -204,7 +204,7 @@ TEST(Compare, NoiseIsNoSlowDown) {
   }
 }
 
-TEST(Compare, ABusyMachineIsNoSlowDown) {
+TEST(Compare, ReportsNoSlowdownOnABusyMachine) {
   std::mt19937 random(9);
   std::vector<Made> before = night(random), after = before;
   // Busy minutes meet most cases of one engine, and some of the others.
@@ -227,7 +227,7 @@ TEST(Compare, ABusyMachineIsNoSlowDown) {
       << out.str();
 }
 
-TEST(Compare, ARunThatIsSlowerAsAWholeIsSaid) {
+TEST(Compare, ReportsAUniformSlowdownAsAllCases) {
   std::mt19937 random(5);
   std::vector<Made> before = night(random), after = before;
   jitter(before, random);
@@ -238,7 +238,7 @@ TEST(Compare, ARunThatIsSlowerAsAWholeIsSaid) {
   EXPECT_EQ(found.slower[0].group, "all cases");
 }
 
-TEST(Compare, TwoGroupsThatAreSlowerForReasonsOfTheirOwn) {
+TEST(Compare, SeparatesTwoIndependentSlowdowns) {
   std::mt19937 random(6);
   std::vector<Made> before = night(random), after = before;
   for (Made& one : after) {
@@ -267,7 +267,7 @@ std::vector<Made> of_engine(const std::string& engine) {
   return out;
 }
 
-TEST(Compare, AnotherVersionIsComparedWithTheOneWhosePlaceItTook) {
+TEST(Compare, MapsAnEngineVersionOntoItsReplacement) {
   std::vector<Made> before = of_engine("nixl-1.2-cma"), after = of_engine("nixl-cma");
   for (Made& one : after) one.ms *= 3;
   after[3].outcome = Outcome::fail, after[3].fault_class = FaultClass::axis_permuted, after[3].message = "31 wrong bytes";
@@ -290,7 +290,7 @@ TEST(Compare, AnotherVersionIsComparedWithTheOneWhosePlaceItTook) {
   }
 }
 
-TEST(Compare, AnEngineThatIsOnlyOneMoreTakesNoPlace) {
+TEST(Compare, MapsNothingOntoAnAdditionalEngine) {
   std::vector<Made> before = of_engine("ucx-tcp"), after = before;
   for (const Made& one : of_engine("nixl-cma")) after.push_back(one);
   store::sample::TemporaryDirectory folder;
@@ -300,7 +300,7 @@ TEST(Compare, AnEngineThatIsOnlyOneMoreTakesNoPlace) {
   EXPECT_EQ(found.alike, 40);
 }
 
-TEST(Compare, OtherFilesAreComparedAsFarAsTheyGo) {
+TEST(Compare, ComparesTheSharedCasesOfDifferentFiles) {
   std::mt19937 random(7);
   std::vector<Made> before = night(random), after = before;
   after.resize(290);
@@ -317,7 +317,7 @@ TEST(Compare, OtherFilesAreComparedAsFarAsTheyGo) {
   EXPECT_THROW(compare(stored(folder.path() / "c", {{"mine/one", "one", ""}}, "c.yaml"), b), store::Error);
 }
 
-TEST(Compare, WhatASuiteAcceptsToLackIsNotLost) {
+TEST(Compare, CountsNoOptionalSkipAsLost) {
   std::mt19937 random(8);
   std::vector<Made> before = night(random), after = before;
   for (std::size_t i = 0; i < 20; ++i) after[i].outcome = Outcome::skipped, after[i].optional = i >= 3;
@@ -330,7 +330,7 @@ TEST(Compare, WhatASuiteAcceptsToLackIsNotLost) {
   EXPECT_NE(out.str().find("20 newly skipped (17 optional)"), std::string::npos) << out.str();
 }
 
-TEST(Compare, AMappingIsAnAxisAndTwoValues) {
+TEST(Compare, RefusesMalformedMappings) {
   for (const char* wrong : {"engine", "engine=a", "=a:b", "engin=a:b"})
     EXPECT_THROW(mapping_from_text(wrong), kvcts::catalogue::Error) << wrong;
 }

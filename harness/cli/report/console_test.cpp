@@ -38,7 +38,7 @@ CaseResult result(std::string id, Verdict verdict = Verdict::as_expected) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-TEST(Console, PlainLinesEveryFewSecondsAndOnFailure) {
+TEST(Console, PrintsPlainLinesPeriodicallyAndOnFailure) {
   Screen screen(Terminal{false, false, 80});
   screen.reporter.begin("smoke", 1000, 100);
   EXPECT_EQ(screen.take(), "smoke: 1,000 cases, 100 already decided\n");
@@ -78,7 +78,7 @@ TEST(Console, BarShowsTheSlowestRunningCase) {
   EXPECT_EQ(screen.take(), "\r\x1b[2K");
 }
 
-TEST(Console, CasesThatDoNotRunDoNotCountAsSpeed) {
+TEST(Console, ExcludesUnsupportedCasesFromTheSpeed) {
   Screen screen(Terminal{false, false, 80});
   screen.reporter.begin("smoke", 200);
   for (int i = 0; i < 100; ++i) {
@@ -95,7 +95,7 @@ TEST(Console, CasesThatDoNotRunDoNotCountAsSpeed) {
   EXPECT_EQ(screen.take(), "150/200, 3.3/s, 15.0 s left\n");
 }
 
-TEST(Console, TheBarFitsTheTerminal) {
+TEST(Console, FitsTheBarToTheTerminal) {
   for (const int width : {20, 40, 60, 80, 200}) {
     for (const bool colour : {false, true}) {
       Screen screen(Terminal{true, colour, width});
@@ -115,7 +115,7 @@ TEST(Console, TheBarFitsTheTerminal) {
   }
 }
 
-TEST(Console, AFloodOfFailuresIsCutShort) {
+TEST(Console, TruncatesAFloodOfFailures) {
   Screen screen(Terminal{false, false, 80});
   screen.reporter.begin("smoke", 1000);
   for (int i = 0; i < 1000; ++i) screen.reporter.finished(result("c" + std::to_string(i), Verdict::unexpected));
@@ -156,7 +156,7 @@ class Environment : public ::testing::Test {
   int master_{-1}, tty_{-1};
 };
 
-TEST_F(Environment, DecidesHowToWrite) {
+TEST_F(Environment, ControlsColourAndLiveOutput) {
   EXPECT_TRUE(terminal_of(tty_).live);
   EXPECT_TRUE(terminal_of(tty_).colour);
   ::setenv("NO_COLOR", "1", 1);

@@ -19,7 +19,7 @@ json move(std::int64_t offset, json should, json did) {
   return {{"region", "C/kv.L0"}, {"offset", offset}, {"bytes", 32}, {"should", std::move(should)}, {"did", std::move(did)}};
 }
 
-TEST(Map, StripsHaveTheColoursOfWhatBelongsThereAndOfWhatIs) {
+TEST(Map, ColoursStripsByExpectedAndActualOwner) {
   // Two runs of block 1: heads 0, 1 belong there, heads 0, 5 are there; a third that was never written.
   const json picture{{"moves",
                       {move(0, {0, 0, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 1, 0, 0, 0, 1}),
@@ -40,7 +40,7 @@ TEST(Map, StripsHaveTheColoursOfWhatBelongsThereAndOfWhatIs) {
   EXPECT_EQ(count(svg, "<svg "), count(svg, "</svg>"));
 }
 
-TEST(Map, NothingIsDrawnWithoutMovesAndNothingIsMarkedWhereAllIsRight) {
+TEST(Map, DrawsNothingWithoutMovesAndMarksNothingWhenCorrect) {
   EXPECT_EQ(map_svg(nullptr), "");
   EXPECT_EQ(map_svg({{"groups", json::array()}}), "");
   EXPECT_EQ(map_svg({{"moves", json::array()}}), "");
@@ -49,7 +49,7 @@ TEST(Map, NothingIsDrawnWithoutMovesAndNothingIsMarkedWhereAllIsRight) {
   EXPECT_EQ(right.find("class=\"off\""), std::string::npos);
 }
 
-TEST(Map, StaysSmallWhateverIsInIt) {
+TEST(Map, StaysSmallForAnyNumberOfMoves) {
   json moves = json::array();
   for (int i = 0; i < 96; ++i) {
     moves.push_back(move(i * 32, {i % 3, i, i % 2, 1000 + i, i, i % 7, i * 16, i},
@@ -64,7 +64,7 @@ TEST(Map, StaysSmallWhateverIsInIt) {
       << svg.substr(0, 400);
 }
 
-TEST(Map, NamesOfRegionsAreText) {
+TEST(Map, EscapesRegionNames) {
   json m = move(0, {0, 0, 0, 1, 0, 0, 0, 1}, "x");
   m["region"] = "<script>\"&";
   EXPECT_EQ(map_svg({{"moves", {m}}}).find("<script>"), std::string::npos);

@@ -29,7 +29,7 @@ json plan_of(std::int64_t from, std::int64_t to, std::int64_t bytes, bool relayo
   return {{"copies", 1}, {"bytes", bytes}, {"relayout", relayout}, {"sample", {{0, from, 0, to, bytes}}}};
 }
 
-TEST(Picture, SaysHowBothSidesAreLaidOut) {
+TEST(Picture, DescribesTheLayoutOfBothSides) {
   const json p = picture(resolved(nhd_to_hnd), nullptr);
   const auto& group = p.at("groups").at(0);
   // L x K B N H C and L x K B H N C: strides in bits, outermost first.
@@ -47,7 +47,7 @@ TEST(Picture, SaysHowBothSidesAreLaidOut) {
   EXPECT_FALSE(group.at("producer").contains("claimed"));
 }
 
-TEST(Picture, TracesTheCopiesOfAPlanRunByRun) {
+TEST(Picture, TracesEachCopyOfAPlanRunByRun) {
   // The second block of K moved as it lies: [slot][head] arrives where [head][slot] is declared.
   const json p = picture(resolved(nhd_to_hnd), plan_of(8192, 8192, 8192));
   const auto& moves = p.at("moves");
@@ -64,7 +64,7 @@ TEST(Picture, TracesTheCopiesOfAPlanRunByRun) {
   EXPECT_EQ(p.at("bytes_left_out"), 0);
 }
 
-TEST(Picture, BlocksOfUnlikeSizesAreFollowedByToken) {
+TEST(Picture, FollowsTokensAcrossUnequalBlockSizes) {
   // Consumer blocks of 32 tokens: its block 0 holds the producer's blocks 0 and 1.
   const json p = picture(resolved("kv/producer=vllm-fa-nhd/dtype=fp16/cbs=32/ids=identity"), plan_of(8192, 8192, 512));
   EXPECT_EQ(p.at("moves").at(0).at("should"), json({0, 0, 0, 1, 0, 0, 0, 1}))
@@ -72,7 +72,7 @@ TEST(Picture, BlocksOfUnlikeSizesAreFollowedByToken) {
   EXPECT_EQ(p.at("moves").at(0).at("did"), p.at("moves").at(0).at("should"));
 }
 
-TEST(Picture, PlacesWithoutDataHaveWords) {
+TEST(Picture, LabelsBytesOutsideTheData) {
   const auto c = resolved(nhd_to_hnd);
   EXPECT_EQ(picture(c, plan_of(0, 6 * 8192, 128)).at("moves").at(0).at("should"), "nothing: a free block");
   // 40 tokens: slots 8.. of the third block are beyond the last token. HND: head 0, slot 8.
@@ -85,7 +85,7 @@ TEST(Picture, PlacesWithoutDataHaveWords) {
       << "bytes that were re-laid on the way came from elsewhere";
 }
 
-TEST(Picture, IsPutIntoWhatFailedAndTakesThePlanOut) {
+TEST(Picture, ReplacesThePlanInFailedResults) {
   const auto c = resolved(nhd_to_hnd);
   CaseResult r;
   r.outcome = Outcome::fail;
@@ -103,7 +103,7 @@ TEST(Picture, IsPutIntoWhatFailedAndTakesThePlanOut) {
   EXPECT_TRUE(passed.picture.is_null());
 }
 
-TEST(Columns, WordsAndIdsComeBackFromFewBytes) {
+TEST(Columns, EncodeTextsAndIdsCompactly) {
   WordColumn one;
   for (int i = 0; i < 3; ++i) one.add("x");
   EXPECT_EQ(one.json(), json({{"d", {"x"}}, {"w", 0}, {"v", ""}}));

@@ -85,17 +85,17 @@ std::unique_ptr<RunView> EveryKind::view_;
 Files EveryKind::files_;
 json EveryKind::checked_;
 
-TEST_F(EveryKind, JunitIsWhatJenkinsAccepts) {
+TEST_F(EveryKind, JunitIsAcceptedByJenkins) {
   EXPECT_TRUE(checked_["junit"]["refused"].is_null()) << checked_["junit"]["refused"];
 }
 
-TEST_F(EveryKind, JunitSaysWhereTheRunComesFrom) {
+TEST_F(EveryKind, JunitRecordsProvenance) {
   const json& found = checked_["junit"]["properties"];
   for (const char* key : {"commit", "cases", "golden", "host"}) EXPECT_EQ(found[key], sample::info().provenance[key]) << key;
   EXPECT_EQ(found["ci_system"], "GitLab CI");
 }
 
-TEST_F(EveryKind, JunitSaysWhatHappened) {
+TEST_F(EveryKind, JunitDescribesEachOutcome) {
   const auto kind = [&](const std::string& id) { return junit_case(id)["kind"].get<std::string>(); };
   EXPECT_EQ(kind("every/pass"), "passed");
   EXPECT_EQ(kind("every/refused"), "passed");
@@ -123,7 +123,7 @@ TEST_F(EveryKind, JunitSaysWhatHappened) {
   }
 }
 
-TEST_F(EveryKind, JunitFiguresAreThoseOfItsCases) {
+TEST_F(EveryKind, JunitTotalsMatchTheCases) {
   std::map<std::string, int> kinds;
   for (const auto& [id, list] : checked_["junit"]["cases"].items()) ++kinds[list[0]["kind"]];
   const auto& figures = checked_["junit"]["figures"];
@@ -134,7 +134,7 @@ TEST_F(EveryKind, JunitFiguresAreThoseOfItsCases) {
   EXPECT_EQ(kinds["failure"], store::failures(view_->counts)) << "JUnit and the exit status count alike";
 }
 
-TEST_F(EveryKind, ControlCharactersAreShownNotSent) {
+TEST_F(EveryKind, ControlCharactersAreEscaped) {
   EXPECT_TRUE(has(junit_case("every/fail again")["message"], "\\x1b[31mred\\x07 nul:\\x00 broken:"));
   EXPECT_EQ(checked_["html"]["controls"], 0);
   EXPECT_FALSE(has(contents(files_.html), "<b>not bold"));
@@ -142,7 +142,7 @@ TEST_F(EveryKind, ControlCharactersAreShownNotSent) {
   EXPECT_TRUE(has(contents(files_.html), "caf\xc3\xa9")) << "and what is harmless stays";
 }
 
-TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
+TEST_F(EveryKind, HtmlIsSelfContainedWithUniqueIds) {
   std::vector<std::string> ids;
   for (const auto& row : checked_["html"]["rows"]) {
     ASSERT_EQ(row.size(), 5u) << row.dump();
@@ -168,7 +168,7 @@ TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
                                     std::string(advice(FaultClass::axis_permuted)))));
 }
 
-TEST(Page, TheTabHasTheVerdictAndTheHeaderNoSeedThatWasNotGiven) {
+TEST(Page, ShowsTheVerdictInItsTitleAndOmitsAnUnsetSeed) {
   for (const bool bad : {false, true}) {
     sample::TemporaryDirectory dir;
     auto info = sample::info();
@@ -189,13 +189,13 @@ TEST(Page, TheTabHasTheVerdictAndTheHeaderNoSeedThatWasNotGiven) {
   }
 }
 
-TEST_F(EveryKind, JsonIsValidByItsSchema) {
+TEST_F(EveryKind, JsonValidatesAgainstItsSchema) {
   if (checked_["schema"] == "no jsonschema") GTEST_SKIP() << "python3 has no jsonschema (Debian: python3-jsonschema)";
   EXPECT_EQ(checked_["schema"], "valid");
 }
 
 // The published schema and the writer name the same keys, jsonschema or not.
-TEST_F(EveryKind, JsonKeysAreThoseOfTheSchema) {
+TEST_F(EveryKind, JsonKeysMatchTheSchema) {
   const json schema = json::parse(contents(checkout::source() + "/reports/schema/results.schema.json"));
   const json results = json::parse(contents(files_.json));
   const auto same_keys = [](const json& value, const json& rule, const std::string& where) {
@@ -221,7 +221,7 @@ TEST_F(EveryKind, JsonKeysAreThoseOfTheSchema) {
   EXPECT_NE(judged["schema"], "valid") << "a key that the schema does not know passes";
 }
 
-TEST_F(EveryKind, FailuresOfOneCauseAreOneGroup) {
+TEST_F(EveryKind, FailuresAreGroupedByCause) {
   const auto& failed = view_->of(Section::failed);
   ASSERT_FALSE(failed.empty());
   EXPECT_EQ(failed[0].title, "FAIL axis-permuted at compare");
@@ -259,7 +259,7 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
 
 // ---- other runs ------------------------------------------------------------------------------------------------------
 
-TEST(Headline, SaysTheVerdict) {
+TEST(Headline, StatesTheVerdict) {
   store::Counts c;
   EXPECT_EQ(headline(c), "No case was selected");
   c.planned = c.decided = 1312;
@@ -289,7 +289,7 @@ TEST(Headline, SaysTheVerdict) {
             "Interrupted after 1,312 of 1,312 cases; 3 did not end as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
 }
 
-TEST(Report, ARunThatNeverPlannedHasAReportToo) {
+TEST(Report, CoversARunThatNeverPlanned) {
   sample::TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {});
   const auto reader = store::RunReader::open(dir.path());
@@ -303,7 +303,7 @@ TEST(Report, ARunThatNeverPlannedHasAReportToo) {
 }
 
 // One engine fault, four classes: what fits all of them is the cause. A fault without such a rule keeps its own.
-TEST(Report, OneRuleOfPiecesIsOneCause) {
+TEST(Report, GroupsFailuresThatShareOneRule) {
   const std::string odd = "every piece of an odd length is 1 byte short", shorter = "every shorter piece is 1 byte short";
   struct Ended {
     FaultClass fault_class;
@@ -357,7 +357,7 @@ double cpu_seconds() {
 }
 
 // 10,000 cases, a tenth of them failing with evidence: the page stays small and complete, all reports are quick.
-TEST(Report, TenThousandCases) {
+TEST(Report, HandlesTenThousandCases) {
   constexpr int cases = 10000;
   sample::TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
@@ -400,7 +400,7 @@ TEST(Report, TenThousandCases) {
 }
 
 // Far too many for a page: passing cases are left out first, and it says so.
-TEST(Report, AHugeRunKeepsItsFailuresAndSaysWhatIsLeftOut) {
+TEST(Report, KeepsTheFailuresOfAHugeRunAndCountsTheRest) {
   sample::TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto plan = sample::plan(9000);
@@ -427,7 +427,7 @@ TEST(Report, AHugeRunKeepsItsFailuresAndSaysWhatIsLeftOut) {
       has(contents(files.html), thousands(static_cast<std::int64_t>(left_out)) + " that ended as others do are left out"));
 }
 
-TEST(Report, AFileThatCannotBeWrittenIsAnErrorAndLeavesNothing) {
+TEST(Report, LeavesNoPartialFileWhenWritingFails) {
   sample::TemporaryDirectory dir;
   auto store = RunStore::create(dir.path() / "run", sample::info(), {});
   store.plan(sample::plan(1));
@@ -442,7 +442,7 @@ TEST(Report, AFileThatCannotBeWrittenIsAnErrorAndLeavesNothing) {
   EXPECT_THROW(write_reports(reader, load(reader), dir.path() / "file"), std::runtime_error);
 }
 
-TEST(Template, EveryHoleIsFilledAndEveryValueUsed) {
+TEST(Template, FillsEveryPlaceholderAndUsesEveryValue) {
   EXPECT_EQ(fill("<i>{{a}}</i>{{{b}}}{{a}}", {{"a", "<&"}, {"b", "<br>"}}), "<i>&lt;&amp;</i><br>&lt;&amp;");
   EXPECT_THROW(fill("{{a}}", {}), std::logic_error);
   EXPECT_THROW(fill("none", {{"a", "x"}}), std::logic_error);

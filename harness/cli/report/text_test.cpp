@@ -11,7 +11,7 @@
 namespace kvcts::report {
 namespace {
 
-TEST(Text, VisibleShowsWhatWouldSteer) {
+TEST(Text, VisibleEscapesControlCharacters) {
   EXPECT_EQ(visible("a\x1b[31m\x07\x7f"), "a\\x1b[31m\\x07\\x7f");
   EXPECT_EQ(visible(std::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(visible("a\nb\tc\r"), "a\\nb\\tc\\x0d");
@@ -37,7 +37,7 @@ TEST(Text, CutCountsCharacters) {
 }
 
 // What a repro line prints, a shell must hand back unchanged.
-TEST(Text, ShellWordsSurviveTheShell) {
+TEST(Text, QuotedArgumentsSurviveTheShell) {
   for (const std::string word : {"plain", "a b", "it's", "$HOME `id` \"x\" \\", "*?[]{}!#~&|;<>()"}) {
     std::FILE* pipe = ::popen(("printf %s " + shell_word(word)).c_str(), "r");
     std::array<char, 200> buffer{};
@@ -47,7 +47,7 @@ TEST(Text, ShellWordsSurviveTheShell) {
   }
 }
 
-TEST(Repro, ALineNamesWhatTheRunWasGiven) {
+TEST(Repro, RepeatsTheOptionsOfTheRun) {
   EXPECT_EQ(Repro{}.line("kv/producer=a b"), "kvcts repro 'kv/producer=a b'");
   const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}},
                   "/data/cases",
@@ -63,7 +63,7 @@ TEST(Repro, ALineNamesWhatTheRunWasGiven) {
   EXPECT_FALSE(to_json(Repro{}).empty()) << "nothing given is not the same as nothing known";
 }
 
-TEST(Repro, PathsOfThisFolderBecomeAbsolute) {
+TEST(Repro, MakesRelativePathsAbsolute) {
   const auto here = std::filesystem::current_path().string();
   ::setenv("KVCTS_ENGINE_PATH", "some/folder:/already/there", 1);
   ::setenv("KVCTS_PYTHON_VLLM", "python3", 1);
@@ -76,7 +76,7 @@ TEST(Repro, PathsOfThisFolderBecomeAbsolute) {
   for (const char* name : {"KVCTS_ENGINE_PATH", "KVCTS_PYTHON_VLLM", "KVCTS_TEST_SOMETHING"}) ::unsetenv(name);
 }
 
-TEST(Text, Numbers) {
+TEST(Text, FormatsNumbersForReading) {
   EXPECT_EQ(thousands(0), "0");
   EXPECT_EQ(thousands(999), "999");
   EXPECT_EQ(thousands(31744), "31,744");
@@ -96,7 +96,7 @@ TEST(Text, Numbers) {
   EXPECT_EQ(plural(2000, "case"), "2,000 cases");
 }
 
-TEST(Text, MovedOnThisCpuIsNotModelled) {
+TEST(Text, CpuTransfersCountAsExecuted) {
   CaseResult r;
   r.outcome = Outcome::pass;
   r.facts = {{"arch", "cpu"}, {"engine_claims", {{"transport", "cma"}}}};
@@ -115,7 +115,7 @@ TEST(Text, MovedOnThisCpuIsNotModelled) {
   EXPECT_EQ(evidence_name(r), "");
 }
 
-TEST(Text, AnExceptionIsSaidOnce) {
+TEST(Text, OmitsACauseThatRepeatsTheException) {
   CaseResult r;
   r.outcome = Outcome::fail;
   r.message = "NameError: name 'x' is not defined (at mykv.py:40 in transfer)";
@@ -128,7 +128,7 @@ TEST(Text, AnExceptionIsSaidOnce) {
   EXPECT_FALSE(is_reported(r));
 }
 
-TEST(Text, EndingsInWords) {
+TEST(Text, DescribesEveryEnding) {
   CaseResult r;
   r.outcome = Outcome::hang;
   r.hang = HangKind::runaway;

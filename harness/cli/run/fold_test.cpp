@@ -23,13 +23,13 @@ std::optional<CaseResult> folded(const std::vector<CaseResult>& tries, bool retr
   return fold.whole();
 }
 
-TEST(Fold, OneTryIsItself) {
+TEST(Fold, KeepsASingleTryUnchanged) {
   EXPECT_EQ(to_json(*folded({good})), to_json(good));
   EXPECT_EQ(to_json(*folded({bad})), to_json(bad));
   EXPECT_FALSE(folded({}).has_value());
 }
 
-TEST(Fold, SomeOfSeveralIsFlakyInAnyOrder) {
+TEST(Fold, ReportsMixedTriesAsFlakyInAnyOrder) {
   for (const auto& tries : {std::vector{good, bad, good}, {bad, good, good}, {good, good, bad}}) {
     const CaseResult whole = *folded(tries);
     EXPECT_EQ(whole.outcome, Outcome::flaky);
@@ -41,25 +41,25 @@ TEST(Fold, SomeOfSeveralIsFlakyInAnyOrder) {
   EXPECT_EQ(folded({good, good})->outcome, Outcome::pass);
 }
 
-TEST(Fold, AWaivedFailureFailsAllTheSame) {
+TEST(Fold, CountsAWaivedFailureAsAFailedTry) {
   EXPECT_EQ(folded({good, tried(Outcome::fail, Verdict::xfail, "known")})->outcome, Outcome::flaky);
   EXPECT_EQ(folded({tried(Outcome::refused, Verdict::as_expected), good})->outcome, Outcome::pass) << "both are as expected";
 }
 
-TEST(Fold, AnErrorOfTheSuiteIsNeverCoveredUp) {
+TEST(Fold, KeepsAnErrorOfTheSuite) {
   const CaseResult error = tried(Outcome::error, Verdict::error, "the checker did not answer");
   for (const auto& tries : {std::vector{good, error}, {error, bad}, {bad, error, good}})
     EXPECT_EQ(folded(tries)->outcome, Outcome::error);
 }
 
-TEST(Fold, WhatDidNotRunIsNoTry) {
+TEST(Fold, CountsOnlyTriesThatRan) {
   const CaseResult idle = tried(Outcome::not_run, Verdict::not_run), skipped = tried(Outcome::skipped, Verdict::skipped);
   EXPECT_EQ(folded({good, idle, skipped})->tries.made, 0);
   EXPECT_EQ(folded({skipped, skipped})->outcome, Outcome::skipped);
   EXPECT_FALSE(folded({idle}).has_value());
 }
 
-TEST(Fold, RetriesGoOnFromTheStoredResult) {
+TEST(Fold, AddsRetriesToTheStoredResult) {
   const CaseResult whole = *folded({bad, good, bad}, true);
   EXPECT_EQ(whole.tries.retries, 2);
   CaseResult stored = whole;

@@ -69,7 +69,7 @@ class Nights : public ::testing::Test {
   std::int64_t now_{0}, runnable_{0};
 };
 
-TEST_F(Nights, EverythingIsSeenInTheNightsThatAreSaid) {
+TEST_F(Nights, CoverEveryCaseWithinTheAnnouncedNights) {
   const Tonight first = night(1.5);
   EXPECT_EQ(first.never + first.left_out, runnable_);
   EXPECT_GT(first.left_out, 0);
@@ -97,7 +97,7 @@ TEST_F(Nights, EverythingIsSeenInTheNightsThatAreSaid) {
   }
 }
 
-TEST_F(Nights, WhatChangedAndWhatFailedComesFirst) {
+TEST_F(Nights, PutChangedAndFailedCasesFirst) {
   night(0);  // no budget: everything
   ASSERT_EQ(std::ssize(last_), runnable_);
   std::string changed, failed;
@@ -121,7 +121,7 @@ TEST_F(Nights, WhatChangedAndWhatFailedComesFirst) {
   EXPECT_NE(tonight.words().find("changed, "), std::string::npos) << tonight.words();
 }
 
-TEST_F(Nights, CasesThatShareAnExecutionGoTogether) {
+TEST_F(Nights, KeepCasesOfOneExecutionTogether) {
   const Tonight tonight = night(1);
   std::map<std::string, std::set<bool>> kept;
   for (std::size_t i = 0; i < plan_->items().size(); ++i) {
@@ -133,7 +133,7 @@ TEST_F(Nights, CasesThatShareAnExecutionGoTogether) {
   for (const auto& [execution, both] : kept) EXPECT_EQ(both.size(), 1u);
 }
 
-TEST_F(Nights, TwoShardsKeepWhatTheOtherSaw) {
+TEST_F(Nights, MergeTheRecordsOfTwoShards) {
   Rotation one(file_), other(file_);
   one.saw(ran(plan_->items()[0], 1), 1);
   other.saw(ran(plan_->items()[1], 1), 2);
@@ -144,7 +144,7 @@ TEST_F(Nights, TwoShardsKeepWhatTheOtherSaw) {
   EXPECT_NE(both.find(plan_->items()[1].planned.id), nullptr);
 }
 
-TEST_F(Nights, AFileOfAnotherKindIsRefused) {
+TEST_F(Nights, RefuseAFileOfAnotherFormat) {
   for (const char* text : {"", "{", "[]", R"({"format": "kvcts-results", "version": 1, "cases": {}})",
                            R"({"format": "kvcts-rotation", "version": 2, "cases": {}})",
                            R"({"format": "kvcts-rotation", "version": 1, "cases": {"x": ["d", "when"]}})"}) {

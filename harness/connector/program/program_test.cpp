@@ -24,7 +24,7 @@ json options_of(const std::vector<std::string>& command) {
   return {{"command", command}, {"environment", {{"OPENBLAS_NUM_THREADS", "1"}}}};
 }
 
-TEST(Command, SaysWhatIsWrongAndWhatIsMissing) {
+TEST(Command, NamesMistakesAndMissingPrograms) {
   const auto words = [](const json& options) {
     try {
       command_of("c", options);
@@ -42,7 +42,7 @@ TEST(Command, SaysWhatIsWrongAndWhatIsMissing) {
   EXPECT_EQ(command_of("c", {{"command", {"sh", "-c"}}, {"ports", 2}}).ports, 2);
 }
 
-TEST(Command, ASideMayHaveAProgramOfItsOwn) {
+TEST(Command, AllowsAProgramPerSide) {
   const json options = {{"ports", 2}, {"command", {"both"}}, {"consumer", {{"command", {"newer"}}}}};
   EXPECT_EQ(options_of_side(options, Side::producer), (json{{"ports", 2}, {"command", {"both"}}}));
   EXPECT_EQ(options_of_side(options, Side::consumer), (json{{"ports", 2}, {"command", {"newer"}}}));
@@ -54,7 +54,7 @@ TEST(Command, ASideMayHaveAProgramOfItsOwn) {
       json::object());
 }
 
-TEST(Command, AFolderOfTheUsersOwnComesFirst) {
+TEST(Command, PrefersTheFolderOfTheUser) {
   const auto folder = std::filesystem::temp_directory_path() / ("kvcts-connectors-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "template.py") << "";
@@ -66,7 +66,7 @@ TEST(Command, AFolderOfTheUsersOwnComesFirst) {
   std::filesystem::remove(folder);
 }
 
-TEST(Messages, TellClaimsAndNeverTruth) {
+TEST(Messages, CarryClaimsAndNeverTheTruth) {
   ResolvedCase c = small_case("a");
   auto& rank = c.groups[0].producer.ranks[0];
   rank.claim.tensors[1].offset = 64;
@@ -90,7 +90,7 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   EXPECT_EQ(moves["requests"][0]["peer_blocks"], (json{3, 0, 5}));
 }
 
-TEST(Session, WhatIsForgottenIsNotWaitedFor) {
+TEST(Session, StopsWaitingForForgottenCalls) {
   Session session(command_of("c", options_of({python, programs + "hostile.py"})));
   session.wait(session.call("hello", {{"role", "producer"}, {"options", {{"fault", "transfer:pending"}}}}));
   const std::uint64_t id = session.call("transfer", {{"job", 1}, {"requests", json::array()}});
@@ -144,13 +144,13 @@ class HostTest : public ::testing::Test {
   std::deque<process::MemoryFile> files_;
 };
 
-TEST_F(HostTest, OneProgramServesManyJobs) {
+TEST_F(HostTest, ReusesOneProgramForManyJobs) {
   open("template");
   for (std::uint64_t key = 1; key <= 20; ++key) EXPECT_EQ(job(key), "moved");
   EXPECT_GT(hosts_[0]->resident_bytes(), 0);
 }
 
-TEST_F(HostTest, AfterAnExceptionTheNextJobGetsAFreshProgram) {
+TEST_F(HostTest, RestartsTheProgramAfterAnException) {
   open("hostile.py", {{"fault", "register:raise"}});
   const std::string first = job(1), second = job(2);
   EXPECT_NE(first.find(R"("type":"ValueError")"), std::string::npos) << first;
@@ -159,7 +159,7 @@ TEST_F(HostTest, AfterAnExceptionTheNextJobGetsAFreshProgram) {
   EXPECT_EQ(first, second);
 }
 
-TEST_F(HostTest, WhatIsAbandonedIsReplacedUnlessItLetsGo) {
+TEST_F(HostTest, ReplacesAnAbandonedProgramUnlessItReleasesTheJob) {
   for (const bool lets_go : {false, true}) {
     const json message = {{"fault", "transfer:pending"}, {"side", "producer"}, {"abandon", lets_go}};
     hosts_.clear(), memory_.clear(), files_.clear();
@@ -179,25 +179,25 @@ TEST_F(HostTest, WhatIsAbandonedIsReplacedUnlessItLetsGo) {
   }
 }
 
-TEST_F(HostTest, ARefusalLeavesItAsItIs) {
+TEST_F(HostTest, KeepsTheProgramAfterARefusal) {
   open("hostile.py", {{"fault", "handshake:refuse"}}, "producer");
   const std::string first = job(1);
   EXPECT_NE(first.find("refused"), std::string::npos) << first;
   EXPECT_EQ(first, job(2));
 }
 
-TEST_F(HostTest, DeathAndNonsenseAreCrashes) {
+TEST_F(HostTest, ReportsDeathAndInvalidMessagesAsCrashes) {
   open("hostile.py", {{"fault", "segv"}}, "producer");
   EXPECT_NE(job(1).find(R"("signal":"SIGSEGV")"), std::string::npos);
   EXPECT_NE(job(2).find(R"("signal":"SIGSEGV")"), std::string::npos) << "and the next job has another process to crash";
 }
 
-TEST_F(HostTest, SkippedWithTheProgramsWords) {
+TEST_F(HostTest, SkipsWithTheReasonOfTheProgram) {
   open("hostile.py", {{"fault", "hello:skip"}});
   EXPECT_EQ(job(1), json({{"skipped", {{"at", "hello"}, {"text", "a library is missing: pip install it"}}}}).dump());
 }
 
-TEST(Host, WhoIsToldToStopWaitingStops) {
+TEST(Host, StopsWaitingOnRequest) {
   for (const char* fault : {"hello:sleep", "register:sleep"}) {  // before the program has said anything, and after
     json options = options_of({python, programs + "hostile.py"});
     options["options"] = {{"fault", fault}};

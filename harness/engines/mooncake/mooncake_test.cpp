@@ -45,7 +45,7 @@ class MooncakePlugin : public ::testing::Test {
   }
 };
 
-TEST_F(MooncakePlugin, BytesGoOverTcpByTheKernelsCountAndByItsOwn) {
+TEST_F(MooncakePlugin, CountsItsBytesOverTcpLikeTheKernel) {
   for (const auto& [here, there] :
        {std::pair(newer, newer), std::pair(older, older), std::pair(newer, older), std::pair(older, newer)}) {
     isolated([initiator = here, target_package = there] {
@@ -70,7 +70,7 @@ TEST_F(MooncakePlugin, BytesGoOverTcpByTheKernelsCountAndByItsOwn) {
   }
 }
 
-TEST_F(MooncakePlugin, AListGoesOutInBatches) {
+TEST_F(MooncakePlugin, SendsAListInBatches) {
   isolated([] {
     const Placement setup = mooncake(newer, {{"window", "7"}});
     Memory from(bytes), to(bytes);
@@ -89,7 +89,7 @@ TEST_F(MooncakePlugin, AListGoesOutInBatches) {
   });
 }
 
-TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
+TEST_F(MooncakePlugin, RefusesAnUnknownVersion) {
   isolated([] {
     const fs::path place = fs::temp_directory_path() / ("kvcts-mooncake-" + std::to_string(getpid()));
     const fs::path package = place / "mooncake-9.9.9";
@@ -106,7 +106,7 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
   });
 }
 
-TEST_F(MooncakePlugin, AProcessRunsOneVersion) {
+TEST_F(MooncakePlugin, LoadsOneVersionPerProcess) {
   isolated([] {
     const Session first = open_initiator(mooncake(newer));
     const std::string message = refusal([] { open_initiator(mooncake(older)); });
@@ -114,7 +114,7 @@ TEST_F(MooncakePlugin, AProcessRunsOneVersion) {
   });
 }
 
-TEST_F(MooncakePlugin, WithoutThePackageItSaysWhatToInstall) {
+TEST_F(MooncakePlugin, NamesTheMissingPackage) {
   isolated([] {
     const std::string message = refusal([] { open_initiator(mooncake("mooncake-0.0.0")); });
     EXPECT_NE(message.find("engine package mooncake-0.0.0 is not installed"), std::string::npos) << message;
@@ -122,7 +122,7 @@ TEST_F(MooncakePlugin, WithoutThePackageItSaysWhatToInstall) {
   });
 }
 
-TEST_F(MooncakePlugin, WrongOptionsAreNamed) {
+TEST_F(MooncakePlugin, NamesWrongOptions) {
   for (const auto& [option, value] : std::map<std::string, std::string>{
            {"guard", "maybe"}, {"window", "many"}, {"ends", "some"}, {"peer_fault", "sleeps"}, {"peer_fault_at", "dawn"}}) {
     isolated([name = option, wrong = value] {
@@ -132,7 +132,7 @@ TEST_F(MooncakePlugin, WrongOptionsAreNamed) {
   }
 }
 
-TEST_F(MooncakePlugin, AStoppedPeerIsATimeoutAndItsBytesComeLate) {
+TEST_F(MooncakePlugin, TimesOutOnAStoppedPeerWhoseBytesArriveLate) {
   isolated([] {
     const Placement setup = mooncake(newer, {{"peer_fault", "stop"}, {"peer_resume_ms", "200"}});
     Memory from(4096), to(4096);

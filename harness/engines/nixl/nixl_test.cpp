@@ -60,7 +60,7 @@ class NixlPlugin : public ::testing::Test {
   }
 };
 
-TEST_F(NixlPlugin, TheTwoPersonalitiesTakeTheirPaths) {
+TEST_F(NixlPlugin, TakesThePathOfEachPersonality) {
   for (const std::string package : {"nixl-1.5.1", "nixl-1.2.0"}) {
     isolated(package, [&] {
       transport::Facts facts;
@@ -78,7 +78,7 @@ TEST_F(NixlPlugin, TheTwoPersonalitiesTakeTheirPaths) {
   }
 }
 
-TEST_F(NixlPlugin, AnotherPathThanTheNamedOneFails) {
+TEST_F(NixlPlugin, FailsOnAnyPathButTheNamedOne) {
   isolated("nixl-1.5.1", [] {
     const std::string message = write(nixl("nixl-1.5.1", "tcp,cma", {{"path", "tcp"}}));
     EXPECT_NE(message.find("expected the path tcp; UCX chose cma/memory"), std::string::npos) << message;
@@ -89,7 +89,7 @@ TEST_F(NixlPlugin, AnotherPathThanTheNamedOneFails) {
   });
 }
 
-TEST_F(NixlPlugin, CodesAreExact) {
+TEST_F(NixlPlugin, ReturnsExactErrorCodes) {
   isolated("nixl-1.5.1", [] {
     Memory there(4096);
     const Placement setup = nixl("nixl-1.5.1", "tcp", {{"guard", "off"}});
@@ -110,7 +110,7 @@ TEST_F(NixlPlugin, CodesAreExact) {
   });
 }
 
-TEST_F(NixlPlugin, WithoutThePackageItSaysWhatToInstall) {
+TEST_F(NixlPlugin, NamesTheMissingPackage) {
   isolated("", [] {
     const std::string message = refusal([] { open_initiator(nixl("nixl-0.0.0", "tcp", {})); });
     EXPECT_NE(message.find("engine package nixl-0.0.0 is not installed"), std::string::npos) << message;
@@ -118,7 +118,7 @@ TEST_F(NixlPlugin, WithoutThePackageItSaysWhatToInstall) {
   });
 }
 
-TEST_F(NixlPlugin, WrongOptionsAreNamed) {
+TEST_F(NixlPlugin, NamesWrongOptions) {
   for (const auto& [option, value] : std::map<std::string, std::string>{{"error_handling", "some"},
                                                                         {"lists", "long"},
                                                                         {"progress_thread", "yes"},

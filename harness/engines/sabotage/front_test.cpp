@@ -95,7 +95,7 @@ class InjectorProxy : public ::testing::TestWithParam<Placement> {
   }
 };
 
-TEST_P(InjectorProxy, WithoutAFaultTheEngineIsAsItIs) {
+TEST_P(InjectorProxy, PassesEverythingThroughWithoutAFault) {
   both_ways({}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.sent());
     EXPECT_EQ(t.counted(), number(slots * slot));
@@ -105,7 +105,7 @@ TEST_P(InjectorProxy, WithoutAFaultTheEngineIsAsItIs) {
   });
 }
 
-TEST_P(InjectorProxy, AnEditedListArrivesAtTheEngineWhichCountsThat) {
+TEST_P(InjectorProxy, LetsTheEngineCountTheEditedList) {
   both_ways({{"fault", "drop_every"}, {"n", "2"}}, [](Transfer& t) {
     std::string wanted = t.sent();
     for (std::size_t i = 1; i < slots; i += 2) wanted.replace(i * slot, slot, t.poison(), i * slot, slot);
@@ -117,7 +117,7 @@ TEST_P(InjectorProxy, AnEditedListArrivesAtTheEngineWhichCountsThat) {
   });
 }
 
-TEST_P(InjectorProxy, AReversedListGoesTheOtherWayThroughTheEngine) {
+TEST_P(InjectorProxy, ReversesTheListBeforeTheEngine) {
   both_ways({{"fault", "reverse_direction"}}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.poison());
     EXPECT_TRUE(t.source() == t.poison());
@@ -126,7 +126,7 @@ TEST_P(InjectorProxy, AReversedListGoesTheOtherWayThroughTheEngine) {
   });
 }
 
-TEST_P(InjectorProxy, BytesAreChangedOnTheirWayAndTheSourceStays) {
+TEST_P(InjectorProxy, ChangesBytesInTransitAndKeepsTheSource) {
   both_ways({{"fault", "swap_nibbles"}}, [](Transfer& t) {
     std::string wanted = t.sent();
     for (char& one : wanted) one = static_cast<char>((one >> 4 & 15) | one << 4);
@@ -136,7 +136,7 @@ TEST_P(InjectorProxy, BytesAreChangedOnTheirWayAndTheSourceStays) {
   });
 }
 
-TEST_P(InjectorProxy, WhatIsWrittenBesidesGoesThroughTheEngineToo) {
+TEST_P(InjectorProxy, SendsExtraWritesThroughTheEngine) {
   both_ways({{"fault", "wipe_source"}}, [](Transfer& t) {
     EXPECT_TRUE(t.arrived() == t.sent());
     EXPECT_TRUE(t.source() == std::string(slots * slot, '\0'));
@@ -146,7 +146,7 @@ TEST_P(InjectorProxy, WhatIsWrittenBesidesGoesThroughTheEngineToo) {
   });
 }
 
-TEST_P(InjectorProxy, ARowThatLooksAtThePeerReadsThroughTheEngine) {
+TEST_P(InjectorProxy, ReadsThePeerThroughTheEngine) {
   both_ways({{"fault", "skip_same"}, {"n", "1"}}, [](Transfer& t) {
     std::size_t skipped = 0;
     for (std::size_t i = 0; i < slots; ++i) skipped += t.arrived().compare(i * slot, slot, t.poison(), i * slot, slot) == 0;
@@ -158,7 +158,7 @@ TEST_P(InjectorProxy, ARowThatLooksAtThePeerReadsThroughTheEngine) {
   });
 }
 
-TEST_P(InjectorProxy, LateBytesComeWhenTheCaseIsOver) {
+TEST_P(InjectorProxy, WritesLateBytesAfterTheCase) {
   for (const std::string fault : {"late_write", "early_success"}) {
     both_ways({{"fault", fault}, {"delay_us", "400000"}}, [&](Transfer& t) {
       EXPECT_TRUE(t.arrived() == (fault == "late_write" ? t.sent() : t.poison()));
@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, InjectorProxy, ::testing::ValuesIn(engines()),
   return name;
 });
 
-TEST(ProxyOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
+TEST(ProxyOptions, ReadFaultsAreRefusedForAWriteOnlyEngine) {
   run_isolated([] {
     const Placement writes_only{"hostile", "kvcts_engine_hostile", 2, {{"mode", "claim:can_read=0"}}, {}};
     EXPECT_EQ(refusal([&] { open_initiator(proxied(writes_only, {{"fault", "reverse_direction"}})); }),
@@ -191,7 +191,7 @@ TEST(ProxyOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
   });
 }
 
-TEST(ProxyOf, BadOptionsAreRefusedByWhomTheyBelongTo) {
+TEST(ProxyOptions, MistakesAreRefusedByTheOwnerOfTheOption) {
   run_isolated([] {
     const Placement shm{"shm", "kvcts_engine_shm", 2, {}, {}};
     EXPECT_NE(refusal([&] { open_initiator(proxied(shm, {{"fault", "nothing_known"}})); }).find("there is no fault"),

@@ -16,11 +16,11 @@ from kvtest import BUILD, finish  # noqa: E402
 
 MUTANTS = {
     "": set(),
-    "keeps-own": {"OtherMemoryAtTheAddressOfARegionThatWasGivenBack"},
-    "keeps-peers": {"OtherMemoryAtTheAddressOfAPeersRegionThatWasGivenBack"},
-    "chunk:16384": {"DescriptorsOfSizesBesidePowersOfTwo"},
-    "chunk:32768": {"DescriptorsOfSizesBesidePowersOfTwo"},
-    "chunk:65536": {"DescriptorsOfSizesBesidePowersOfTwo"},
+    "keeps-own": {"UsesNewMemoryAtTheAddressOfAFreedRegion"},
+    "keeps-peers": {"UsesNewMemoryAtTheAddressOfAFreedPeerRegion"},
+    "chunk:16384": {"MovesDescriptorsOfSizesAroundPowersOfTwo"},
+    "chunk:32768": {"MovesDescriptorsOfSizesAroundPowersOfTwo"},
+    "chunk:65536": {"MovesDescriptorsOfSizesAroundPowersOfTwo"},
     "nothing": {"APlainWriteArrives"},
 }
 # This one other tests see, too, if the thread that copies is late.

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, HostileAgent,
                                            Row{"null_text", "hostile: open: backend"}),
                          [](const auto& row) { return row.param.kind; });
 
-TEST(HostileCalls, EveryNonsenseAnswerIsABrokenContract) {
+TEST(HostileCalls, InvalidAnswersAreContractViolations) {
   // A table that passes the checks of load and open, and then returns nonsense from every call.
   const auto plugin = Plugin::load(hostile("nonsense"));
   Session session(plugin, {.name = "a", .role = Role::producer, .options = {}});
@@ -85,7 +85,7 @@ TEST(HostileCalls, EveryNonsenseAnswerIsABrokenContract) {
   EXPECT_EQ(error_of([&] { session.poll(1); }).code(), Code::contract);
 }
 
-TEST(PluginFile, AFileThatIsNoLibraryCannotBeLoadedAndOneThatIsNotThereIsAbsent) {
+TEST(PluginFile, DistinguishesAnInvalidLibraryFromAMissingOne) {
   EXPECT_EQ(error_of([] { Plugin::load("/nonexistent/plugin.so"); }).code(), Code::cannot_load);
   const fs::path text = fs::path(::testing::TempDir()) / "kvcts_not_a_library.so";
   std::ofstream(text) << "not a library";
@@ -107,7 +107,7 @@ TEST(PluginFile, ATableOfALaterMinorSizeIsAccepted) {
   EXPECT_EQ(Plugin::adopt(&longer.table, "longer")->engine(), "hostile");
 }
 
-TEST(Packages, HaveTheNamesThatPipGivesThem) {
+TEST(Packages, HaveTheirPipDistributionNames) {
   EXPECT_EQ(distribution("nixl-1.5.1"), "nixl_cu12-1.5.1.dist-info");
   EXPECT_EQ(distribution("nixl-cu13-1.5.1"), "nixl_cu13-1.5.1.dist-info");
   EXPECT_EQ(distribution("mooncake-0.3.13.post1"), "mooncake_transfer_engine_non_cuda-0.3.13.post1.dist-info");
@@ -116,7 +116,7 @@ TEST(Packages, HaveTheNamesThatPipGivesThem) {
   EXPECT_TRUE(package_missing("acme-1").starts_with("engine package acme-1 is not ")) << package_missing("acme-1");
 }
 
-TEST(Packages, VersionIsThatOfWhatLiesInTheFolder) {
+TEST(Packages, TakeTheirVersionFromTheInstalledFolder) {
   const auto root = fs::temp_directory_path() / ("kvcts-packages-" + std::to_string(::getpid()));
   const auto folder = root / "nixl-1.5.1";
   std::filesystem::create_directories(folder);

@@ -68,7 +68,7 @@ class Remote : public ::testing::Test {
   UniqueFd errors_;
 };
 
-TEST_F(Remote, StartsAProcessThereAndCarriesItsOutputAndItsEnd) {
+TEST_F(Remote, StartsARemoteProcessAndForwardsItsOutputAndExit) {
   meet({program(), "far"});
   const json host = event("host");
   EXPECT_FALSE(host.value("address", "").empty());
@@ -87,7 +87,7 @@ TEST_F(Remote, StartsAProcessThereAndCarriesItsOutputAndItsEnd) {
   EXPECT_EQ(std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0), "as told\n");
 }
 
-TEST_F(Remote, LetsNoForeignProcessIn) {
+TEST_F(Remote, RejectsForeignProcesses) {
   char folder[] = "/tmp/kvcts-remote-XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
   const std::string line = folder + std::string("/line"), go = folder + std::string("/go");
@@ -129,12 +129,12 @@ TEST_F(Remote, LetsNoForeignProcessIn) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(Remote, SaysInOneLineWhyAHostCannotBeReached) {
+TEST_F(Remote, ReportsInOneLineWhyAHostIsUnreachable) {
   meet({"/bin/sh", "-c", "echo ssh: no route to host >&2; exit 255"});
   EXPECT_EQ(last_output(), "host decode: ssh: no route to host; ended with status 255\n");
 }
 
-TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
+TEST_F(Remote, ReportsAHostThatDies) {
   meet({program(), "far"});
   event("host");
   const pid_t far = far_pid();
@@ -144,7 +144,7 @@ TEST_F(Remote, AHostThatDiesTakesAllWithItAndIsSaid) {
   EXPECT_NE(last_output().find("host decode: the other host closed the channel"), std::string::npos) << message();
 }
 
-TEST_F(Remote, AHostThatIsSilentIsLost) {
+TEST_F(Remote, ReportsASilentHostAsLost) {
   meet({program(), "far"});
   event("host");
   const pid_t far = far_pid();

@@ -50,7 +50,7 @@ TEST(SecureChannel, CarriesObjectsAndBytesBothWays) {
   EXPECT_EQ(near.pump().value(), json({{"op", "alive"}}));
 }
 
-TEST(SecureChannel, RefusesWhoeverLacksTheKey) {
+TEST(SecureChannel, RefusesAPeerWithoutTheKey) {
   const RunKey key = new_run_key();
   const std::string right = output_of({{{"op", "hello"}}, {{"op", "alive"}}}, key, End::far);
   constexpr std::size_t header = 24, frame = 4;
@@ -83,7 +83,7 @@ TEST(SecureChannel, RefusesWhoeverLacksTheKey) {
   }
 }
 
-TEST(SecureChannel, RefusesAFrameThatComesTwice) {
+TEST(SecureChannel, RefusesAReplayedFrame) {
   const RunKey key = new_run_key();
   const std::string right = output_of({{{"op", "hello"}}}, key, End::far), again = right + right.substr(24);
   Ends ends = connected();
@@ -93,7 +93,7 @@ TEST(SecureChannel, RefusesAFrameThatComesTwice) {
   EXPECT_THROW(near.pump(), FrameError);
 }
 
-TEST(SecureChannel, SaysWhatIsWrongWithAKey) {
+TEST(SecureChannel, NamesTheDefectOfAKey) {
   EXPECT_THROW(key_from_hex("abc"), std::runtime_error);
   EXPECT_THROW(key_from_hex(std::string(64, 'g')), std::runtime_error);
 }

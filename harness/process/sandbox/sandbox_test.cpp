@@ -66,13 +66,13 @@ class InSandbox : public ::testing::Test {
   }
 };
 
-TEST_F(InSandbox, OnlyItsOwnProcessesAreThere) {
+TEST_F(InSandbox, SeesOnlyItsOwnProcesses) {
   EXPECT_EQ(inside("echo /proc/[0-9]* $$").text, "/proc/1 /proc/2 2\n") << "bubblewrap and the shell";
   EXPECT_NE(inside("kill -0 " + std::to_string(::getpid())).status, 0);
   EXPECT_NE(inside("cat /proc/" + std::to_string(::getpid()) + "/cmdline").status, 0);
 }
 
-TEST_F(InSandbox, NothingThatItWritesIsLeft) {
+TEST_F(InSandbox, LeavesNoFilesBehind) {
   const std::string name = "kvcts-sandbox-" + std::to_string(::getpid());
   for (const std::string folder : {"/tmp/", "/dev/shm/", "/run/", "/var/tmp/"}) {
     const Told reported = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder);
@@ -85,14 +85,14 @@ TEST_F(InSandbox, NothingThatItWritesIsLeft) {
     EXPECT_NE(inside("echo x > " + folder + name).status, 0) << folder;
 }
 
-TEST_F(InSandbox, HasNoCapabilityAndCannotGetOne) {
+TEST_F(InSandbox, HasNoCapabilitiesAndGainsNone) {
   EXPECT_EQ(inside("grep -h CapEff /proc/self/status").text, "CapEff:\t0000000000000000\n");
   EXPECT_NE(inside("unshare -r true").status, 0);
   EXPECT_NE(inside("mount -t tmpfs x /mnt").status, 0);
   EXPECT_NE(inside("test -e /dev/mem -o -e /dev/kmsg -o -e /dev/sda").status, 0);
 }
 
-TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
+TEST_F(InSandbox, RefusesSystemCallsOnOtherProcesses) {
   // By number: the C library's functions exist only in some versions.
   const std::string call =
       "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(%d, %s); print(r, ctypes.get_errno())";
@@ -123,7 +123,7 @@ TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
   EXPECT_EQ(inside(python(copies), {{"process-vm"}, {}, {}}).text, "0\n") << "granted";
 }
 
-TEST_F(InSandbox, ThreadsAndProcessesWorkAllTheSame) {
+TEST_F(InSandbox, AllowsThreadsAndProcesses) {
   EXPECT_EQ(
       inside(python("import threading, subprocess; t = threading.Thread(target=lambda: print(1, flush=True)); t.start(); "
                     "t.join(); print(subprocess.run([\"echo\", \"2\"], capture_output=True, text=True).stdout)"))
@@ -149,14 +149,14 @@ class Shown : public InSandbox {
   const fs::path file_ = folder_ / "plugin.so";
 };
 
-TEST_F(Shown, WhatIsNamedIsSeenAndCannotBeWritten) {
+TEST_F(Shown, NamedPathsAreReadOnly) {
   EXPECT_NE(read(file_, {}), "here\n") << "in /tmp: not there unless it is named";
   EXPECT_EQ(read(file_, showing(folder_)), "here\n");
   EXPECT_EQ(read(file_, showing(file_)), "here\n");
   EXPECT_NE(inside("echo x > " + file_.string(), showing(folder_)).status, 0);
 }
 
-TEST_F(Shown, WhatIsHiddenIsEmptyAlsoInWhatIsShown) {
+TEST_F(Shown, HiddenFoldersAreEmptyEvenIfNamed) {
   Sandbox sandbox = showing(folder_);
   sandbox.hidden = {(folder_ / "run").string()};
   EXPECT_EQ(read(file_, sandbox), "here\n");
@@ -167,7 +167,7 @@ TEST_F(Shown, WhatIsHiddenIsEmptyAlsoInWhatIsShown) {
   EXPECT_NE(read(folder_ / "run/store.db", sandbox), "verdicts\n") << "and where nothing around it is shown";
 }
 
-TEST_F(Shown, LinksAreFollowedAndOuterFoldersAbsorbInnerOnes) {
+TEST_F(Shown, LinksAreFollowedAndOuterFoldersIncludeInnerOnes) {
   const fs::path other = folder_.string() + "-other";
   fs::create_directory(other);
   fs::create_symlink(folder_, other / "link");
@@ -181,9 +181,9 @@ TEST_F(Shown, LinksAreFollowedAndOuterFoldersAbsorbInnerOnes) {
   fs::remove_all(other);
 }
 
-TEST_F(Shown, AFolderThatTheSandboxReplacesIsNeverShownWhole) { EXPECT_NE(read(file_, showing("/tmp")), "here\n"); }
+TEST_F(Shown, FoldersTheSandboxReplacesAreNeverExposedWhole) { EXPECT_NE(read(file_, showing("/tmp")), "here\n"); }
 
-TEST_F(InSandbox, GoesWithItsParent) {
+TEST_F(InSandbox, EndsWithItsParent) {
   const std::string time = "1000." + std::to_string(::getpid());
   EXPECT_EQ(inside("(setsid sleep " + time + " &) ; sleep 0.1; ps -e -o comm | grep -c \"^sleep$\"").text, "1\n")
       << "it was there";
@@ -199,7 +199,7 @@ TEST(Sandbox, EveryGrantIsDescribed) {
   }
 }
 
-TEST(Sandbox, AProbeFromOutsideSeesThatItDoesNotHold) {
+TEST(Sandbox, AProbeOutsideItFails) {
   std::FILE* message = ::popen((checkout::build() + "/bin/kvcts-launcher probe").c_str(), "r");
   char words[200]{};
   EXPECT_NE(std::fgets(words, sizeof words, message), nullptr);

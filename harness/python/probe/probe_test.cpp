@@ -49,7 +49,7 @@ void expect_named(const Report& report, FaultClass fault_class) {
   EXPECT_FALSE(report.diagnosis.what_to_do.empty());
 }
 
-TEST(Probe, RightBytesNeedNoName) {
+TEST(Probe, ReportsNoCauseForCorrectBytes) {
   for (const char* dtype : {"bf16", "fp8_e4m3", "fp32", "int4", "nvfp4"}) {
     Memory memory("L x K B N H C", {}, dtype);
     memory.hold(request);
@@ -60,7 +60,7 @@ TEST(Probe, RightBytesNeedNoName) {
   }
 }
 
-TEST(Probe, WrittenThroughAnotherMap) {
+TEST(Probe, NamesBytesWrittenThroughAnotherLayout) {
   const std::pair<const char*, FaultClass> maps[] = {{"L x K B H N C", FaultClass::axis_permuted},
                                                      {"L x K B H C N", FaultClass::axis_permuted},
                                                      {"L x B K N H C", FaultClass::kv_split_vs_interleaved}};
@@ -72,7 +72,7 @@ TEST(Probe, WrittenThroughAnotherMap) {
   }
 }
 
-TEST(Probe, SaysWhatHappenedToRows) {
+TEST(Probe, DescribesWhatHappenedToRows) {
   using Words = std::vector<std::string>;
   const auto reported = [](const Report& report) {
     Words out;
@@ -97,14 +97,14 @@ TEST(Probe, SaysWhatHappenedToRows) {
       << changed.diagnosis.text;
 }
 
-TEST(Probe, FourBitCodesThroughAnotherMap) {
+TEST(Probe, NamesFourBitCodesWrittenThroughAnotherLayout) {
   Memory right("L x K B N H C", {}, "int4"), other("L x K B H N C", {}, "int4");
   other.hold(request);
   right.bytes = other.bytes;
   expect_named(right.ask(request), FaultClass::axis_permuted);
 }
 
-TEST(Probe, OtherTokens) {
+TEST(Probe, NamesBytesOfOtherTokens) {
   const auto is = [](const Request& held) {
     Memory memory("L x K B N H C");
     memory.hold({held});
@@ -118,7 +118,7 @@ TEST(Probe, OtherTokens) {
   EXPECT_NE(reversed.find("(reversed)"), std::string::npos) << reversed;
 }
 
-TEST(Probe, OneLayerOnly) {
+TEST(Probe, ChecksASingleLayer) {
   Memory right("L x K B N H C"), other("L x K B H N C");
   right.hold(request), other.hold(request);
   right.bytes[1] = other.bytes[1];
@@ -127,7 +127,7 @@ TEST(Probe, OneLayerOnly) {
   EXPECT_NE(report.diagnosis.text.find("only layers 1:"), std::string::npos) << report.diagnosis.text;
 }
 
-TEST(Probe, EveryByteCounts) {
+TEST(Probe, FindsAWrongByteAnywhere) {
   Memory memory("L x B { K N H C ; pad 32 }");
   memory.hold(request);
   for (const std::size_t at : {std::size_t{0}, memory.bytes[0].size() / 2, memory.bytes[0].size() - 1}) {
@@ -142,7 +142,7 @@ TEST(Probe, EveryByteCounts) {
   EXPECT_EQ(memory.ask(request).wrong_bytes, 0);
 }
 
-TEST(Probe, TensorsAreHeldAgainstTheLayout) {
+TEST(Probe, ChecksTensorsAgainstTheLayout) {
   Memory memory("vllm-fa-nhd", {{"layers", 1}});
   const std::vector<std::int64_t> shape{2, 6, 4, 3, 16}, strides{2304, 384, 96, 32, 2};
   const auto with = [&](std::vector<std::int64_t> s, std::vector<std::int64_t> t, const std::string& dtype = "bf16") {
@@ -155,7 +155,7 @@ TEST(Probe, TensorsAreHeldAgainstTheLayout) {
   EXPECT_THROW(with(shape, {2304, 384, 32, 128, 2}), layout::Error);
 }
 
-TEST(Probe, CompareSaysWhatACopyComesTo) {
+TEST(Probe, ComparePredictsTheEffectOfACopy) {
   Memory a("L x K B N H C"), b("L x K B H N C"), c("L x K B N H C", {{"heads", 2}});
   EXPECT_EQ(compare(a.subject, a.subject, Moves::blocks).code, 0);
   EXPECT_EQ(compare(a.subject, b.subject, Moves::coordinates).code, 10);

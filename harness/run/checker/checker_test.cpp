@@ -144,7 +144,7 @@ const std::vector<std::string> texts{
     "B L H N K C",
 };
 
-TEST(Checker, EveryPairOfOrdersArrives) {
+TEST(Checker, PassesEveryPairOfOrders) {
   for (const auto& a : texts) {
     for (const auto& b : texts) {
       Pair s;
@@ -154,7 +154,7 @@ TEST(Checker, EveryPairOfOrdersArrives) {
   }
 }
 
-TEST(Checker, ShardsAndBlockSizes) {
+TEST(Checker, PassesUnequalShardsAndBlockSizes) {
   for (int p : {1, 2, 4})
     for (int q : {1, 2, 4})
       for (std::int64_t size : {1, 2, 4, 8}) {
@@ -165,7 +165,7 @@ TEST(Checker, ShardsAndBlockSizes) {
       }
 }
 
-TEST(Checker, EveryScheme) {
+TEST(Checker, PassesEveryScheme) {
   using layout::Dtype;
   const std::vector<layout::Scheme> schemes{
       {"fp32", Dtype::fp32, {}, {}},
@@ -183,7 +183,7 @@ TEST(Checker, EveryScheme) {
   }
 }
 
-TEST(Checker, WholeBlocksMayBringTheTail) {
+TEST(Checker, AllowsWholeBlocksToIncludeTheTail) {
   Pair s;
   s.options = {{"whole_blocks", true}};
   expect_pass(s);
@@ -191,7 +191,7 @@ TEST(Checker, WholeBlocksMayBringTheTail) {
   expect_pass(s);
 }
 
-TEST(Checker, WhatComesAfterCompletionHadNotArrived) {
+TEST(Checker, FailsBytesThatArriveAfterCompletion) {
   for (const std::int64_t blocks : {std::int64_t{8}, std::int64_t{40000}}) {  // its bytes, and digests of its pages
     Pair setup;
     setup.geometry.blocks = blocks;
@@ -220,7 +220,7 @@ TEST(Checker, WhatComesAfterCompletionHadNotArrived) {
 
 const json done = {{"request", ""}, {"word", "done"}};
 
-TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
+TEST(Checker, FailsReadsOfBlocksTheProducerFreed) {
   using layout::Dtype;
   for (const layout::Scheme& scheme :
        {layout::Scheme{"bf16", Dtype::bf16, {}, {}}, layout::Scheme{"fp8", Dtype::e4m3fn, {}, {}},
@@ -244,7 +244,7 @@ TEST(Checker, BlocksThatTheProducerFreedAreAnotherRequests) {
     }
 }
 
-TEST(Checker, BlocksOfOneRequestAreFreeBeforeThoseOfTheOther) {
+TEST(Checker, TracksFreedBlocksPerRequest) {
   for (const bool late : {false, true}) {
     Bench bench{Pair{}};
     const auto plan = bench.plan();
@@ -264,7 +264,7 @@ TEST(Checker, BlocksOfOneRequestAreFreeBeforeThoseOfTheOther) {
   }
 }
 
-TEST(Checker, WhatWasReadBeforeTheBlocksWereFreedIsRight) {
+TEST(Checker, PassesReadsBeforeTheBlocksWereFreed) {
   Bench bench{Pair{}};
   bench.execute(bench.plan());
   bench.see(done);
@@ -273,7 +273,7 @@ TEST(Checker, WhatWasReadBeforeTheBlocksWereFreedIsRight) {
   EXPECT_EQ(right.digests, checker::expected_digests(bench.resolved(), true));
 }
 
-TEST(Checker, WhoWritesIntoBlocksThatAreFreeChangesTheSource) {
+TEST(Checker, FailsWritesIntoFreedBlocks) {
   Bench bench{Pair{}};
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -285,7 +285,7 @@ TEST(Checker, WhoWritesIntoBlocksThatAreFreeChangesTheSource) {
   EXPECT_EQ(report.wrong_bytes, 1) << report.message;
 }
 
-TEST(Checker, ALargeDestinationIsSeenToo) {
+TEST(Checker, CatchesLateBytesInALargeDestination) {
   Pair setup;
   setup.geometry.blocks = 40000;
   Bench bench{setup};
@@ -297,7 +297,7 @@ TEST(Checker, ALargeDestinationIsSeenToo) {
   EXPECT_EQ(report.diagnosis.fault_class, FaultClass::read_before_ready) << report.message;
 }
 
-TEST(Checker, PartOfATailIsAnOverrun) {
+TEST(Checker, ReportsPartOfATailAsAnOverrun) {
   Bench bench{Pair{}};
   auto plan = bench.plan();
   for (auto& c : plan.copies) {
@@ -307,7 +307,7 @@ TEST(Checker, PartOfATailIsAnOverrun) {
   EXPECT_EQ(bench.compare().outcome, Outcome::fail);
 }
 
-TEST(Checker, HalfABytePerTokenMovesWithItsNeighbour) {
+TEST(Checker, AllowsHalfBytesToMoveWithTheirNeighbour) {
   for (std::int64_t tokens : {7, 8, 9, 11}) {
     Pair s;
     s.scheme = {"int4", layout::Dtype::int4, {}, {}};
@@ -337,7 +337,7 @@ struct Fault {
   FaultClass fault_class{};  // none = any
 };
 
-TEST(Checker, FaultsAreCaught) {
+TEST(Checker, CatchesFaults) {
   const std::vector<Fault> faults{
       {"nothing moved", [](Bench&, connector::Plan& p) { p.copies.clear(); }, {}, FaultClass::silently_skipped},
       {"one copy lost", [](Bench&, connector::Plan& p) { p.copies.pop_back(); }, {}, FaultClass::none},
@@ -368,7 +368,7 @@ TEST(Checker, FaultsAreCaught) {
   }
 }
 
-TEST(Checker, CountsMustAgree) {
+TEST(Checker, FailsCountsThatDisagree) {
   Bench bench{Pair{}};
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -377,7 +377,7 @@ TEST(Checker, CountsMustAgree) {
   EXPECT_EQ(reply.diagnosis.fault_class, FaultClass::false_success);
 }
 
-TEST(Checker, NamesBlocksMovedAsTheyAre) {
+TEST(Checker, NamesBlocksCopiedWithoutRelayout) {
   Pair s;
   s.consumer = "L x K B H N C";
   s.connector = "contract";
@@ -409,7 +409,7 @@ TEST(Checker, NamesWrongIds) {
 
 // V alone, from where another order of heads and slots has it: no variant of the whole transfer says so, one piece of a step
 // does.
-TEST(Checker, NamesWhatOnlyAPieceOfAStepTells) {
+TEST(Checker, NamesAFaultInPartOfAStep) {
   Bench bench{Pair{}};
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -509,7 +509,7 @@ void expect_reported(const Pair& setup) {
   EXPECT_GT(moved, 0);
 }
 
-TEST(Lowering, MovesWhatTheOracleExpects) {
+TEST(Lowering, MovesTheBytesTheOracleExpects) {
   expect_reported({});
   Pair shards;
   shards.producer_tp = 2, shards.consumer_tp = 4, shards.consumer = "L x B H N K C", shards.consumer_block_size = 2;
@@ -519,7 +519,7 @@ TEST(Lowering, MovesWhatTheOracleExpects) {
   expect_reported(joined);
 }
 
-TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {
+TEST(Checker, NamesAnUntypedExceptionAndRequiresAnUntouchedDestination) {
   Bench bench{Pair{}};
   const json raised{{"raised", {{"type", "ValueError"}, {"text", "not enough values to unpack (expected 5, got 3)"}}}};
   auto reply = bench.compare({{"transferred", false}, {"events", json::array({raised})}});
@@ -530,7 +530,7 @@ TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {
   EXPECT_EQ(reply.outcome, Outcome::fail);
 }
 
-TEST(Checker, LateWritesAreSeen) {
+TEST(Checker, CatchesLateWrites) {
   Bench bench{Pair{}};
   bench.execute(bench.plan());
   EXPECT_EQ(bench.compare().outcome, Outcome::pass);
@@ -541,7 +541,7 @@ TEST(Checker, LateWritesAreSeen) {
   EXPECT_EQ(reply.bytes, 1);
 }
 
-TEST(Checker, BadRequestsAreErrorsNotCrashes) {
+TEST(Checker, RefusesBadRequests) {
   checker::Checker checker;
   std::vector<int> fds;
   for (const json& bad : {json::object(), json{{"op", "open"}}, json{{"op", "open"}, {"key", 1}, {"case", {{"x", 1}}}},
@@ -550,7 +550,7 @@ TEST(Checker, BadRequestsAreErrorsNotCrashes) {
   }
 }
 
-TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
+TEST(Checker, ShowsTheExpectedValueOfAWrongByte) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -573,7 +573,7 @@ TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
   EXPECT_EQ(expected.substr(2), observed.substr(2));
 }
 
-TEST(Checker, WrongBytesAreRangesOnceEach) {
+TEST(Checker, ListsEachRangeOfWrongBytesOnce) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -589,7 +589,7 @@ TEST(Checker, WrongBytesAreRangesOnceEach) {
   EXPECT_EQ(reply.first_wrong[1].where.find("wrong to"), std::string::npos) << "a single byte";
 }
 
-TEST(Checker, WrongBytesOfBothSidesAddUp) {
+TEST(Checker, AddsUpWrongBytesOfBothSides) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -601,7 +601,7 @@ TEST(Checker, WrongBytesOfBothSidesAddUp) {
   EXPECT_EQ(bench.compare().wrong_bytes, 2);
 }
 
-TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
+TEST(Checker, ComparesCountsWithThePlanAndTheExpectation) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -616,14 +616,14 @@ TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
   EXPECT_EQ(outcome(2 * bytes, 2 * bytes), Outcome::fail) << "more than whole blocks";
 }
 
-TEST(Checker, AnotherPassHasOtherBytes) {
+TEST(Checker, ExpectsOtherBytesInEachPass) {
   Bench bench(Pair{});
   bench.execute(bench.plan());
   EXPECT_EQ(bench.compare().outcome, Outcome::pass);
   EXPECT_EQ(bench.compare({{"pass", 1}}).outcome, Outcome::fail);
 }
 
-TEST(Checker, ALateChangeIsToldOnce) {
+TEST(Checker, ReportsALateChangeOnce) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -636,7 +636,7 @@ TEST(Checker, ALateChangeIsToldOnce) {
   EXPECT_EQ(bench.recheck().changed, false);
 }
 
-TEST(Checker, TheStateOfTheDataIsTold) {
+TEST(Checker, DescribesTheStateOfTheData) {
   Bench bench(Pair{});
   const auto state = [&] { return bench.compare({{"state", true}}).state; };
   EXPECT_EQ(state(), "no byte had arrived");
@@ -652,7 +652,7 @@ TEST(Checker, TheStateOfTheDataIsTold) {
   EXPECT_EQ(state(), std::to_string(count - 1) + " of " + std::to_string(count) + " bytes had arrived");
 }
 
-TEST(Checker, DigestsTellRightMemoryFromWrong) {
+TEST(Checker, DigestsDistinguishCorrectMemoryFromWrong) {
   Bench bench(Pair{});
   const auto plan = bench.plan();
   bench.execute(plan);
@@ -675,7 +675,7 @@ TEST(Checker, DigestsTellRightMemoryFromWrong) {
   EXPECT_NE(checker::expected_digests(other, true), right);
 }
 
-TEST(Checker, AnErrorMustLeaveTheDestinationAsItWas) {
+TEST(Checker, RequiresAnUntouchedDestinationAfterAnError) {
   Bench bench(Pair{});
   EXPECT_EQ(bench.compare({{"transferred", false}}).outcome, Outcome::pass);
   const auto plan = bench.plan();

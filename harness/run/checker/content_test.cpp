@@ -53,7 +53,7 @@ Codes codes(const ResolvedCase& c, const Content& content, Side side) {
   return out;
 }
 
-TEST(Specials, EveryKindOfNumberIsThereAndIsExpectedWhereItCameFrom) {
+TEST(Specials, ContainEveryKindOfNumberOnBothSides) {
   const auto c = resolved("specials");
   const auto content = make_content(c);
   const Codes from = codes(c, *content, Side::producer);
@@ -74,7 +74,7 @@ TEST(Specials, EveryKindOfNumberIsThereAndIsExpectedWhereItCameFrom) {
   EXPECT_EQ(from, codes(resolved("specials"), *make_content(c), Side::producer));
 }
 
-TEST(Specials, NothingButTheElementsOfRequestsIsChanged) {
+TEST(Specials, ChangeOnlyElementsOfRequests) {
   const auto c = resolved("specials");
   const auto content = make_content(c);
   for (const auto& region : regions(c, Side::consumer)) {
@@ -90,7 +90,7 @@ TEST(Specials, NothingButTheElementsOfRequestsIsChanged) {
   }
 }
 
-TEST(Content, AnUnknownOneIsAnErrorThatNamesIt) { EXPECT_THROW(make_content(resolved("noise")), std::runtime_error); }
+TEST(Content, RefusesAnUnknownNameAndRepeatsIt) { EXPECT_THROW(make_content(resolved("noise")), std::runtime_error); }
 
 }  // namespace
 }  // namespace kvcts::checker

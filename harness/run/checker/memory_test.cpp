@@ -63,14 +63,14 @@ bool played(const ResolvedCase& resolved, bool wrong) {
          (!wrong || reply.message.find(not_identified) != std::string::npos);
 }
 
-TEST(Memory, OfAPassIsTheFilesAndThreeImages) {
+TEST(Memory, OfAPassIsBoundedByThreeImages) {
   const ResolvedCase resolved = pool();
   const double peak = peak_of([&] { return played(resolved, false); });
   EXPECT_GT(peak, files(resolved) / 2);
   EXPECT_LT(peak, static_cast<double>(memory_needed(resolved)));
 }
 
-TEST(Memory, OfAFailureHoldsAFewTimesTheFiles) {
+TEST(Memory, OfAFailureIsBoundedByTheFiles) {
   const ResolvedCase resolved = pool();
   const double peak = peak_of([&] { return played(resolved, true); });
   EXPECT_GT(peak, files(resolved) / 2);

@@ -64,7 +64,7 @@ using sample::TemporaryDirectory;
 
 // Sums what children acknowledged before they died at a random moment; afterwards the store must hold at least that,
 // each id once.
-TEST(StoreKill, NothingAcknowledgedIsLostAndNothingIsCountedTwice) {
+TEST(StoreKill, LosesNoAcknowledgedResultAndCountsNoneTwice) {
   constexpr int cases = 12000;
   TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {}).plan(sample::plan(cases));
@@ -117,7 +117,7 @@ TEST(StoreKill, NothingAcknowledgedIsLostAndNothingIsCountedTwice) {
 
 // Killed while the run directory is created and planned: it resumes, or reports in one sentence that there is nothing
 // to resume.
-TEST(StoreKill, WhileBeingCreated) {
+TEST(StoreKill, KilledCreationLeavesAResumableStoreOrNone) {
   std::mt19937 random(11);
   std::chrono::microseconds took{0};  // time of a whole creation on this machine
   int resumed = 0, refused = 0;
@@ -215,7 +215,7 @@ int in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-TEST(StoreFull, AFileSizeLimitLosesNothing) {
+TEST(StoreFull, LosesNothingAtAFileSizeLimit) {
   TemporaryDirectory dir;
   EXPECT_EQ(in_child([&] {
               ::signal(SIGXFSZ, SIG_IGN);
@@ -239,7 +239,7 @@ bool own_mounts() {
   return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
-TEST(StoreFull, AFullDiskLosesNothing) {
+TEST(StoreFull, LosesNothingOnAFullDisk) {
   TemporaryDirectory dir;
   const int got = in_child([&] {
     if (!own_mounts() || ::mount("none", dir.path().c_str(), "tmpfs", 0, "size=4m") != 0) return 77;
@@ -352,7 +352,7 @@ class StoreDamage : public ::testing::Test {
   nlohmann::json truth_;
 };
 
-TEST_F(StoreDamage, FlippedBits) {
+TEST_F(StoreDamage, DetectsFlippedBits) {
   std::mt19937 random(3);
   Tally tally;
   for (int round = 0; round < 500; ++round) {
@@ -371,7 +371,7 @@ TEST_F(StoreDamage, FlippedBits) {
 }
 
 // One bit inside a text breaks no page: only its row's seal detects it.
-TEST_F(StoreDamage, FlippedBitsInTexts) {
+TEST_F(StoreDamage, DetectsFlippedBitsInTexts) {
   for (const std::string_view text : {
            "argv-word",
            "some reason",
@@ -399,7 +399,7 @@ TEST_F(StoreDamage, FlippedBitsInTexts) {
   }
 }
 
-TEST_F(StoreDamage, Truncated) {
+TEST_F(StoreDamage, DetectsTruncation) {
   std::mt19937 random(4);
   Tally tally;
   for (int round = 0; round < 200; ++round) {
@@ -411,7 +411,7 @@ TEST_F(StoreDamage, Truncated) {
   EXPECT_EQ(tally.refused, 200) << "a cut file is never taken for a whole one";
 }
 
-TEST_F(StoreDamage, OverwrittenRanges) {
+TEST_F(StoreDamage, DetectsOverwrittenRanges) {
   std::mt19937 random(5);
   Tally tally;
   for (int round = 0; round < 200; ++round) {
@@ -427,7 +427,7 @@ TEST_F(StoreDamage, OverwrittenRanges) {
 }
 
 // A killed run has a write-ahead log next to the store: damage either.
-TEST_F(StoreDamage, KilledRunWithADamagedLog) {
+TEST_F(StoreDamage, RecoversAKilledRunWithADamagedLog) {
   const auto killed = dir_.path() / "killed";
   ASSERT_EQ(in_child([&] {
               auto store = RunStore::create(killed, sample::info(), {});

@@ -67,7 +67,7 @@ struct Shards {
   std::vector<fs::path> folders;
 };
 
-TEST(Merge, ShardsAreTheWholeInItsOrder) {
+TEST(Merge, RestoresTheWholeRunInItsOrder) {
   Shards shards(3);
   merge(shards.out(), {shards.folders[2], shards.folders[0], shards.folders[1]}, {"kvcts", "merge"});
   const RunReader whole = RunReader::open(shards.out());
@@ -86,7 +86,7 @@ TEST(Merge, ShardsAreTheWholeInItsOrder) {
   EXPECT_EQ(whole.counts().decided, 12);
 }
 
-TEST(Merge, WhatDoesNotBelongTogetherIsOneSentence) {
+TEST(Merge, RefusesMismatchedShardsInOneSentence) {
   Shards shards(3);
   const auto with = [&](const std::function<void(RunInfo&)>& change) {
     return shards.error_of({shards.folders[0], shards.folders[1], shards.make(3, 3, change)});
@@ -121,14 +121,14 @@ TEST(Merge, WhatDoesNotBelongTogetherIsOneSentence) {
   EXPECT_TRUE(fs::exists(shards.out() / "mine"));
 }
 
-TEST(Merge, AShardThatWasBegunTwiceIsTakenWhereItWasDecided) {
+TEST(Merge, PrefersTheFinishedAttemptOfAShard) {
   Shards shards(2);
   const fs::path begun = shards.make(2, 2, [](RunInfo&) {}, 0);
   merge(shards.out(), {shards.folders[0], begun, shards.folders[1]}, {"kvcts", "merge"});
   EXPECT_EQ(RunReader::open(shards.out()).counts().decided, 12);
 }
 
-TEST(Merge, AShardThatEndedEarlyStaysSo) {
+TEST(Merge, KeepsAShardThatEndedEarly) {
   Shards shards(2);
   merge(shards.out(), {shards.folders[0], shards.make(2, 2, [](RunInfo&) {}, 2)}, {"kvcts", "merge"});
   const RunReader whole = RunReader::open(shards.out());
@@ -137,7 +137,7 @@ TEST(Merge, AShardThatEndedEarlyStaysSo) {
   EXPECT_NE(whole.sessions().back().reason.find("SIGINT"), std::string::npos);
 }
 
-TEST(Merge, WhatAKilledOneLeftIsMadeAnew) {
+TEST(Merge, ReplacesWhatAKilledMergeLeft) {
   Shards shards(2);
   fs::create_directories(shards.out().string() + ".merging");
   std::ofstream(shards.out().string() + ".merging/store.db") << "half";

@@ -53,7 +53,7 @@ TEST(ResultJson, KeepsEveryField) {
 }
 
 // Every way in which a key can be wrong is an error that names the key.
-TEST(ResultJson, RefusesWhatItDoesNotKnow) {
+TEST(ResultJson, RefusesUnknownKeysAndValues) {
   const json good = to_json(store::sample::every_kind()[1]);
   const auto refuses = [&](const json& bad, const std::string& key) {
     try {

@@ -29,7 +29,7 @@ std::string error_of(const std::function<void()>& body) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-TEST(Store, GivesBackWhatItGot) {
+TEST(Store, ReturnsWhatWasRecorded) {
   TemporaryDirectory dir;
   const auto results = sample::every_kind();
   {
@@ -53,7 +53,7 @@ TEST(Store, GivesBackWhatItGot) {
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "store.db-wal")) << "a finished store is one file";
 }
 
-TEST(Store, AnIdCountsOnce) {
+TEST(Store, CountsEachIdOnce) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(8));
@@ -75,7 +75,7 @@ TEST(Store, AnIdCountsOnce) {
   EXPECT_EQ(store.reader().results().size(), 1u);
 }
 
-TEST(Store, CasesThatDifferOnlyInArchShareAnExecution) {
+TEST(Store, SharesAnExecutionBetweenArchs) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(8));
@@ -93,7 +93,7 @@ TEST(Store, CasesThatDifferOnlyInArchShareAnExecution) {
   EXPECT_EQ(rows[5].result.wall_ns, rows[4].result.wall_ns);
 }
 
-TEST(Store, ARepeatedExecutionWithAnotherResultIsKeptApart) {
+TEST(Store, KeepsDifferentResultsOfOneExecution) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(4));
@@ -150,7 +150,7 @@ TEST(Store, ResumeEndsWithExactlyThePlan) {
   EXPECT_EQ(store.reader().sessions().size(), 2u);
 }
 
-TEST(Store, ResumeSaysHowThePlanDrifted) {
+TEST(Store, ResumeReportsHowThePlanDrifted) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(6));
@@ -166,7 +166,7 @@ TEST(Store, ResumeSaysHowThePlanDrifted) {
   EXPECT_EQ(store.missing().size(), 6u) << "the stored plan is not touched";
 }
 
-TEST(Store, PlannedAndAbsentIsAFailureUnlessDeclared) {
+TEST(Store, TreatsMissingResultsAsFailuresUnlessDeclared) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto cases = sample::plan(4);
@@ -192,7 +192,7 @@ TEST(Store, PlannedAndAbsentIsAFailureUnlessDeclared) {
   EXPECT_TRUE(has(again.reader().rows()[1].result.message, "60 s"));
 }
 
-TEST(Store, OneWriterAtATime) {
+TEST(Store, AllowsOneWriterAtATime) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(2));
@@ -203,7 +203,7 @@ TEST(Store, OneWriterAtATime) {
   EXPECT_EQ(RunStore::open(dir.path(), {}).missing().size(), 2u) << "finish() releases the run";
 }
 
-TEST(Store, RefusesWhatIsNotARun) {
+TEST(Store, RefusesAnythingButARun) {
   TemporaryDirectory dir;
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not found"));
   EXPECT_TRUE(has(error_of([&] { RunStore::open(dir.path() / "nowhere", {}); }), "no store.db"));
@@ -225,7 +225,7 @@ TEST(Store, RefusesWhatIsNotARun) {
 }
 
 // A run of store version 2 (2026-11), without anything that later versions write.
-TEST(Store, ReadsTheVersionBefore) {
+TEST(Store, ReadsThePreviousVersion) {
   TemporaryDirectory dir;
   const auto results = sample::every_kind();
   {
@@ -262,7 +262,7 @@ TEST(Store, RefusesANewerVersion) {
   }
 }
 
-TEST(Store, LongEvidenceIsCutAndSaysSo) {
+TEST(Store, MarksLongEvidenceAsTruncated) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto result = sample::passed(sample::planned(0));
@@ -276,7 +276,7 @@ TEST(Store, LongEvidenceIsCutAndSaysSo) {
   EXPECT_TRUE(has(back, "[cut: 65534 of 100000 bytes kept]"));
 }
 
-TEST(Store, OnlyNotRunIsReplaced) {
+TEST(Store, ReplacesOnlyCasesThatDidNotRun) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {"kvcts", allow_incomplete_flag});
   store.plan(sample::plan(2));
@@ -304,7 +304,7 @@ TEST(Store, OnlyNotRunIsReplaced) {
   EXPECT_EQ(exit_status(counts), 0);
 }
 
-TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
+TEST(Store, KeepsOnlyTheNewResultOfARerun) {
   TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(2));
@@ -331,7 +331,7 @@ TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
   EXPECT_EQ(failures(reader.counts()), 1);
 }
 
-TEST(Store, DirectoriesAreNamedByTimeAndSuite) {
+TEST(Store, NamesDirectoriesByTimeAndSuite) {
   TemporaryDirectory dir;
   const auto first = new_run_directory(dir.path() / "runs", "smoke/../x y");
   const auto second = new_run_directory(dir.path() / "runs", "smoke/../x y");
@@ -340,7 +340,7 @@ TEST(Store, DirectoriesAreNamedByTimeAndSuite) {
   EXPECT_TRUE(has(first.filename().string(), "-smoke-..-x-y")) << first;
 }
 
-TEST(ExitStatus, IsOneRule) {
+TEST(ExitStatus, FollowsTheCounts) {
   Counts c;
   EXPECT_EQ(exit_status(c), 4) << "nothing selected";
   c.planned = c.decided = 5;

@@ -22,14 +22,14 @@ Report wrong(std::int64_t checked, const std::string& words, FaultClass fault) {
   return out;
 }
 
-TEST(Checkers, TwoRightSidesAreOneRightCase) {
+TEST(Checkers, PassACaseIfBothSidesPass) {
   const Report both = together(right(100), right(200));
   EXPECT_EQ(both.outcome, Outcome::pass);
   EXPECT_EQ(both.checked_bytes, 300);
   EXPECT_EQ(both.message, "");
 }
 
-TEST(Checkers, AWrongProducerIsTheCauseWhereTheConsumerIsRight) {
+TEST(Checkers, BlameTheProducerIfOnlyItIsWrong) {
   Report producer = wrong(100, "source changed", FaultClass::stale_block);
   producer.source_changed = true;
   producer.digests.producer.after = "abc";
@@ -42,7 +42,7 @@ TEST(Checkers, AWrongProducerIsTheCauseWhereTheConsumerIsRight) {
   EXPECT_EQ(both.digests.producer.after, "abc");
 }
 
-TEST(Checkers, OfTwoWrongSidesTheConsumersCauseComesFirst) {
+TEST(Checkers, PutTheCauseOfTheConsumerFirst) {
   const Report both =
       together(wrong(100, "source changed", FaultClass::stale_block), wrong(200, "permuted", FaultClass::axis_permuted));
   EXPECT_EQ(both.diagnosis.fault_class, FaultClass::axis_permuted);
@@ -50,7 +50,7 @@ TEST(Checkers, OfTwoWrongSidesTheConsumersCauseComesFirst) {
   EXPECT_EQ(both.first_wrong.size(), 2U);
 }
 
-TEST(Checkers, ALateWriteOnEitherHostIsOne) {
+TEST(Checkers, MergeLateWritesOfBothHosts) {
   EXPECT_FALSE(together(LateWrite{}, LateWrite{}).changed);
   EXPECT_EQ(together(LateWrite{true, 3, "p"}, LateWrite{}).message, "p");
   EXPECT_EQ(together(LateWrite{}, LateWrite{true, 3, "c"}).message, "c");

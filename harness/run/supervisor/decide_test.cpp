@@ -29,7 +29,7 @@ CaseResult result_of(const PhaseResult& ended, const std::optional<Report>& repo
   return result;
 }
 
-TEST(Decide, CompletedIsWhatTheCheckerSays) {
+TEST(Decide, TakesTheVerdictOfTheCheckerOnCompletion) {
   const CaseResult pass = result_of({}, compared(Outcome::pass, 0));
   EXPECT_EQ(pass.outcome, Outcome::pass);
   EXPECT_FALSE(pass.phase);
@@ -45,7 +45,7 @@ TEST(Decide, CompletedIsWhatTheCheckerSays) {
   EXPECT_EQ(result_of({}, Report{}).outcome, Outcome::error);
 }
 
-TEST(Decide, OurMachineSaysHowItEnded) {
+TEST(Decide, TakesTheEndingOfAScenario) {
   Report report = compared(Outcome::hang, 5);
   report.phase = Phase::read_back, report.hang = HangKind::stalled;
   const CaseResult hang = result_of({}, report);
@@ -78,7 +78,7 @@ TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
   EXPECT_NE(dirty.message.find("after bytes had moved"), std::string::npos);
 }
 
-TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
+TEST(Decide, NamesAnExceptionByItsDiagnosis) {
   PhaseResult ended;
   ended.kind = Kind::raised;
   ended.phase = Phase::registration;
@@ -92,7 +92,7 @@ TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
   EXPECT_EQ(result_of(ended, compared(Outcome::pass, 0)).diagnosis.fault_class, FaultClass::raised);
 }
 
-TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
+TEST(Decide, FailsCorrectBytesThatTookAnotherPath) {
   const json path{{"verbs", "am"}, {"transport", "tcp/lo"}};
   const auto decided = [&](const json& seen, Outcome outcome = Outcome::pass) {
     CaseResult result;
@@ -110,7 +110,7 @@ TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
   EXPECT_EQ(decided(nullptr, Outcome::refused).outcome, Outcome::refused) << "nothing moved";
 }
 
-TEST(Decide, HangsSayWhatTheDataLookedLike) {
+TEST(Decide, DescribesTheDataAtAHang) {
   PhaseResult ended;
   ended.kind = Kind::hung;
   ended.phase = Phase::complete;
@@ -131,7 +131,7 @@ TEST(Decide, HangsSayWhatTheDataLookedLike) {
   EXPECT_NE(result_of(ended, std::nullopt).message, "");
 }
 
-TEST(Decide, CrashesCarryTheSignal) {
+TEST(Decide, RecordsTheSignalOfACrash) {
   PhaseResult ended;
   ended.kind = Kind::crashed;
   ended.phase = Phase::transfer;
@@ -144,7 +144,7 @@ TEST(Decide, CrashesCarryTheSignal) {
   EXPECT_EQ(result.diagnosis.fault_class, FaultClass::crash);
 }
 
-TEST(Decide, LateWritesTurnAPassIntoAFailure) {
+TEST(Decide, FailsAPassOnLateWrites) {
   CaseResult pass = result_of({}, compared(Outcome::pass, 0));
   decide_late_write({true, 64, "first at offset 5"}, PhaseResult::Kind::completed, pass);
   EXPECT_EQ(pass.outcome, Outcome::fail);
@@ -183,7 +183,7 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
       << half.message;
 }
 
-TEST(Decide, ACallThatEndsSomethingIsNamed) {
+TEST(Decide, NamesTheTeardownCall) {
   CaseResult arrived = result_of({}, compared(Outcome::fail, 5, FaultClass::silently_skipped));
   decide_late_write({true, 0, ""}, PhaseResult::Kind::completed, arrived, "release()");
   EXPECT_EQ(arrived.diagnosis.fault_class, FaultClass::read_before_ready);
@@ -204,7 +204,7 @@ TEST(Decide, ACallThatEndsSomethingIsNamed) {
   EXPECT_EQ(refused.message, "completion was reported, and then release() failed: busy");
 }
 
-TEST(Decide, ABadEndIsToldOfTheLastCase) {
+TEST(Decide, AddsABadTeardownToTheLastCase) {
   PhaseResult end;
   end.kind = PhaseResult::Kind::crashed;
   end.phase = Phase::complete;
@@ -224,7 +224,7 @@ TEST(Decide, ABadEndIsToldOfTheLastCase) {
   EXPECT_TRUE(fail.message.ends_with(pass.message)) << fail.message;
 }
 
-TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
+TEST(Decide, KeepsExpectationsOutOfEvents) {
   EXPECT_TRUE(event_of({}).is_null());
   PhaseResult ended;
   ended.kind = Kind::raised;
@@ -240,7 +240,7 @@ TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
   EXPECT_EQ(event_of(ended)["crash"]["signal"], "SIGSEGV");
 }
 
-TEST(Watch, LastsAsLongAsSomebodyCouldWrite) {
+TEST(Watch, LastsWhileLateWritesArePossible) {
   Options options;
   ResolvedCase resolved;
   resolved.engine.plugin = "kvcts_engine_memcpy";

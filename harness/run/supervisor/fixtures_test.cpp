@@ -126,7 +126,7 @@ void expect(const Row& row, const CaseResult& result) {
 }
 
 // One run with everything in it, good cases between the bad ones, two executors.
-TEST(Fixtures, EachGetsItsExactOutcomeAndTheRestGoesOn) {
+TEST(Fixtures, GetTheirExactOutcomeWhileTheRunContinues) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
   const std::vector<Row> all = rows();
@@ -148,7 +148,7 @@ TEST(Fixtures, EachGetsItsExactOutcomeAndTheRestGoesOn) {
   EXPECT_EQ(outcomes.summary.finished, cases.size());
 }
 
-TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
+TEST(Fixtures, KeepTheLast64KiBOfAFlood) {
   const NothingLeft nothing_left;
   const Outcomes outcomes =
       run({small_case("flood", "fixture", 1, {{"fault", "flood_stdout"}, {"bytes", "0"}})}, fixture_options());
@@ -160,7 +160,7 @@ TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
   EXPECT_NE(kept.find("earlier bytes are not kept"), std::string::npos);
 }
 
-TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
+TEST(Fixtures, ALateWriteIsCaughtAcrossAnEngineChange) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
   options.kept_engines = 0;  // the next case must evict the fixture's worker, but not too early
@@ -173,7 +173,7 @@ TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
 }
 
 // A hang that leaves a device broken must not give later cases false outcomes.
-TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
+TEST(Fixtures, AnEngineIsExcludedIfItsCanaryFails) {
   const NothingLeft nothing_left;
   const auto hang = [](const std::string& id, const std::string& fault, const std::string& canary) {
     return small_case(id, "fixture", 1, {{"fault", fault}, {"canary", canary}});
@@ -206,7 +206,7 @@ TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
   EXPECT_EQ(stuck.of("same").outcome, Outcome::skipped);
 }
 
-TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
+TEST(Fixtures, AHangReportsTheMissingStackTool) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
   options.tool = [](const std::string&) { return ""; };
@@ -215,7 +215,7 @@ TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
   EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("not installed"), std::string::npos);
 }
 
-TEST(Fixtures, TracingThatIsRefusedIsSaidWithItsReason) {
+TEST(Fixtures, AHangReportsWhyTracingWasRefused) {
   const NothingLeft nothing_left;
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("kvcts-tools-" + std::to_string(::getpid()));
@@ -232,7 +232,7 @@ TEST(Fixtures, TracingThatIsRefusedIsSaidWithItsReason) {
   EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("gdb: ptrace: Operation not permitted"), std::string::npos);
 }
 
-TEST(Fixtures, AHeldCaseLivesUntilCtrlC) {
+TEST(Fixtures, AHeldCaseRunsUntilCtrlC) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
   options.hold = true;
@@ -259,7 +259,7 @@ TEST(Fixtures, AHeldCaseLivesUntilCtrlC) {
   EXPECT_FALSE(outcomes.summary.interrupted);
 }
 
-TEST(Fixtures, AnInterruptInTheMiddleOfAHang) {
+TEST(Fixtures, AnInterruptEndsAHang) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
   options.handle_signals = true;
@@ -277,7 +277,7 @@ TEST(Fixtures, AnInterruptInTheMiddleOfAHang) {
 }
 
 // The supervisor is killed at any moment of a run in which code under test escapes and hangs: nothing survives.
-TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
+TEST(Fixtures, LeaveNoProcessAfterAKilledSupervisor) {
   const std::vector<std::string> names_before = shared_memory_names();
   for (int round = 0; round < 12; ++round) {
     const pid_t supervisor = ::fork();

@@ -24,7 +24,7 @@ bool eventually(Condition&& condition) {
   return false;
 }
 
-TEST(GpuDump, IsTakenAndNothingIsLeftBehind) {
+TEST(GpuDump, IsCollectedAndRemoved) {
   std::string folder = (fs::temp_directory_path() / "kvcts-gpu-dump-test.XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string pipe = "CUDA_COREDUMP_PIPE=" + folder + "/pipe.%p", file = "CUDA_COREDUMP_FILE=" + folder + "/core.%p",
@@ -52,7 +52,7 @@ TEST(GpuDump, IsTakenAndNothingIsLeftBehind) {
   fs::remove_all(folder);
 }
 
-TEST(GpuDump, IsNotAskedForWhereTheEnvironmentEnablesNone) { EXPECT_FALSE(GpuDump(::getpid()).asked()); }
+TEST(GpuDump, IsNotRequestedUnlessEnabled) { EXPECT_FALSE(GpuDump(::getpid()).asked()); }
 
 }  // namespace
 }  // namespace kvcts::supervisor

@@ -68,7 +68,7 @@ json fault(const std::string& name, const std::string& phase) {
   return {{"fault", name}, {"phase", phase}, {"side", "any"}};
 }
 
-TEST(Lifetimes, BytesThatArriveInACallThatEndsSomething) {
+TEST(Lifetimes, BytesWrittenDuringTeardownFail) {
   const auto arrived = [](const std::string& phase, const std::string& call) {
     return Row{"deferred-" + phase, fault("deferred", phase), Outcome::fail, "read-before-ready", "arrived only in " + call};
   };
@@ -82,7 +82,7 @@ TEST(Lifetimes, BytesThatArriveInACallThatEndsSomething) {
 
 // The worker reads within microseconds, unless it loses its CPU exactly then: so most cases must be caught, and one
 // of each way.
-TEST(Lifetimes, CompletionThatComesTooEarly) {
+TEST(Lifetimes, PrematureCompletionFails) {
   constexpr int times = 5;
   std::vector<ResolvedCase> cases;
   for (const char* us : {"100", "500", "2000"})
@@ -116,7 +116,7 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
 }
 
 // A run of a few cases is watched completely; in a longer one, the first case of an engine is.
-TEST(Lifetimes, BytesThatChangeAWhileLater) {
+TEST(Lifetimes, LateWritesFail) {
   const auto late = [](const std::string& us, int processes, const std::string& op) {
     ResolvedCase c = small_case("late-" + us + "-" + op, "fixture", processes, {{"fault", "late_write"}, {"delay_us", us}});
     c.op = direction_from_name(op).value();
@@ -142,7 +142,7 @@ TEST(Lifetimes, BytesThatChangeAWhileLater) {
   EXPECT_EQ(late_ones, 3);
 }
 
-TEST(Lifetimes, DeathInACallThatEndsSomething) {
+TEST(Lifetimes, DeathDuringTeardownIsACrash) {
   const std::vector<std::pair<std::string, std::string>> calls = {{"release", "release()"},
                                                                   {"remove_peer", "remove_peer()"},
                                                                   {"deregister", "deregister_region()"},
@@ -155,7 +155,7 @@ TEST(Lifetimes, DeathInACallThatEndsSomething) {
   expect_all(rows);
 }
 
-TEST(Lifetimes, NoEndOfACallThatEndsSomething) {
+TEST(Lifetimes, AHangDuringTeardownIsAHang) {
   std::vector<Row> rows;
   for (const auto& [phase, words] :
        {std::pair{"remove_peer", "remove_peer()"}, {"close", "close()"}, {"exit", "the exit of its process"}})
@@ -165,7 +165,7 @@ TEST(Lifetimes, NoEndOfACallThatEndsSomething) {
 }
 
 // A result that waits for its workers survives their replacement, and the following case is not blamed.
-TEST(Lifetimes, OnlyTheLastCaseAnswersForTheEnd) {
+TEST(Lifetimes, OnlyTheLastCaseIsBlamedForTeardown) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 6; ++i) cases.push_back(small_case("c" + std::to_string(i), "fixture", 1, fault("segv", "close")));
   Options options = lifetime_options();
@@ -180,7 +180,7 @@ TEST(Lifetimes, OnlyTheLastCaseAnswersForTheEnd) {
 }
 
 // Released code that dies in its exit handlers: its entry declares it, and excuses nothing else.
-TEST(Lifetimes, AnEndThatTheEntryKnowsIsAFact) {
+TEST(Lifetimes, ADeclaredCrashAtExitIsAFact) {
   const auto known = [](const std::string& id, const std::string& what, const std::string& phase) {
     ResolvedCase c = small_case(id, "fixture", 1, fault(what, phase));
     c.engine.environment["KVCTS_KNOWN_END"] = "SIGSEGV";
@@ -196,7 +196,7 @@ TEST(Lifetimes, AnEndThatTheEntryKnowsIsAFact) {
   EXPECT_EQ(outcomes.of("other-call").outcome, Outcome::crash);
 }
 
-TEST(Lifetimes, CountsThatAreNone) {
+TEST(Lifetimes, InvalidByteCountsFail) {
   const Outcomes outcomes = run({small_case("counts", "fixture", 1, {{"fault", "counts"}})}, lifetime_options());
   const CaseResult& result = outcomes.of("counts");
   EXPECT_EQ(result.outcome, Outcome::fail) << result.message;

@@ -33,7 +33,7 @@ void run(Loop& loop, Task<T>& task) {
   for (int i = 0; i < 10'000 && !task.done(); ++i) loop.step(now_ns() + 1'000'000);
 }
 
-TEST(Loop, NotificationsAndDeadlines) {
+TEST(Loop, WakesOnNotificationsAndDeadlines) {
   Loop loop;
   Signal signal(loop);
   Task<std::string> task = through(signal, now_ns() + 30'000'000);
@@ -45,7 +45,7 @@ TEST(Loop, NotificationsAndDeadlines) {
   EXPECT_EQ(task.take(), "1");
 }
 
-TEST(Loop, ANotificationWithoutAWaiterIsKeptOnce) {
+TEST(Loop, KeepsOneNotificationWithoutAWaiter) {
   Loop loop;
   Signal signal(loop);
   signal.notify();
@@ -55,7 +55,7 @@ TEST(Loop, ANotificationWithoutAWaiterIsKeptOnce) {
   EXPECT_EQ(task.take(), 1);
 }
 
-TEST(Loop, ExceptionsComeThroughEveryLevel) {
+TEST(Loop, PropagatesExceptionsThroughEveryLevel) {
   Loop loop;
   Signal signal(loop);
   Task<std::string> task = through(signal, now_ns() + 1'000'000);
@@ -63,7 +63,7 @@ TEST(Loop, ExceptionsComeThroughEveryLevel) {
   EXPECT_THROW(task.take(), std::runtime_error);
 }
 
-TEST(Loop, ATaskThatIsDestroyedIsNeverResumed) {
+TEST(Loop, NeverResumesADestroyedTask) {
   Loop loop;
   auto kept = std::make_shared<int>(1);
   {
@@ -82,7 +82,7 @@ TEST(Loop, ATaskThatIsDestroyedIsNeverResumed) {
   EXPECT_EQ(*kept, 1);
 }
 
-TEST(Loop, HandlersMayRemoveEachOther) {
+TEST(Loop, LetsHandlersRemoveEachOther) {
   Loop loop;
   int a[2], b[2];
   ASSERT_EQ(::pipe(a), 0);
@@ -104,7 +104,7 @@ TEST(Loop, HandlersMayRemoveEachOther) {
   for (const int fd : {a[0], a[1], b[0], b[1]}) ::close(fd);
 }
 
-TEST(Tail, KeepsTheEndAndCountsWhatIsMissing) {
+TEST(Tail, KeepsTheEndAndCountsTheDroppedBytes) {
   Tail tail;
   tail.append("abc", 3);
   EXPECT_EQ(tail.text(), "abc");

@@ -17,7 +17,7 @@ using namespace kvcts::supervisor::testing;
 
 Options quick() { return test_options(checkout::build()); }
 
-TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
+TEST(Supervisor, PassesOneCaseAndFillsEveryField) {
   const NothingLeft nothing_left;
   const Outcomes outcomes = run({small_case("a")}, quick());
   ASSERT_EQ(outcomes.results.size(), 1u);
@@ -34,7 +34,7 @@ TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
 }
 
 // Between two cases with workers: starts no worker, and leaves existing ones unchanged.
-TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
+TEST(Supervisor, RunsAScriptedCaseWithoutAWorker) {
   const NothingLeft nothing_left;
   ResolvedCase scenario;
   scenario.id = "scripted";
@@ -71,7 +71,7 @@ TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
   EXPECT_EQ(outcomes.summary.workers_started, 1U);
 }
 
-TEST(Supervisor, TwoProcessesAndBothDirections) {
+TEST(Supervisor, RunsTwoProcessesInBothDirections) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
   for (const std::string op : {"write", "read"}) {
@@ -85,7 +85,7 @@ TEST(Supervisor, TwoProcessesAndBothDirections) {
   EXPECT_EQ(outcomes.of("shm/write").worker, "lane0/worker1 lane0/worker2");
 }
 
-TEST(Supervisor, EachJobHasExactlyOneResultWhateverTheLanes) {
+TEST(Supervisor, ReportsEachJobOnceAtAnyParallelism) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 300; ++i)
@@ -103,7 +103,7 @@ TEST(Supervisor, EachJobHasExactlyOneResultWhateverTheLanes) {
   }
 }
 
-TEST(Supervisor, WorkersAreReusedAndReplacedInTime) {
+TEST(Supervisor, ReusesAndReplacesWorkers) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 25; ++i) cases.push_back(small_case("c" + std::to_string(i)));
   cases.push_back(small_case("other", "shm", 2));
@@ -121,7 +121,7 @@ TEST(Supervisor, WorkersAreReusedAndReplacedInTime) {
   EXPECT_EQ(outcomes.of("other").worker, "lane0/worker4 lane0/worker5");
 }
 
-TEST(Supervisor, SeveralPassesDecideTogether) {
+TEST(Supervisor, PassesACaseOfSeveralPasses) {
   ResolvedCase c = small_case("passes");
   c.passes = 3;
   const Outcomes outcomes = run({c, small_case("one")}, quick());
@@ -129,7 +129,7 @@ TEST(Supervisor, SeveralPassesDecideTogether) {
   EXPECT_EQ(outcomes.of("one").outcome, Outcome::pass);
 }
 
-TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
+TEST(Supervisor, ContinuesAfterAnErrorOfTheSuite) {
   std::vector<ResolvedCase> cases{small_case("good1"), small_case("no engine"), small_case("no connector"),
                                   small_case("good2")};
   cases[1].engine.plugin = "kvcts_engine_that_is_not_there";
@@ -156,7 +156,7 @@ TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
   EXPECT_EQ(results["unresolvable"].message, "no such layout");
 }
 
-TEST(Supervisor, BudgetLeavesTheRestNotRun) {
+TEST(Supervisor, LeavesCasesBeyondTheBudgetNotRun) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 20; ++i) cases.push_back(small_case("c" + std::to_string(i)));
   int asked = 0;
@@ -170,7 +170,7 @@ TEST(Supervisor, BudgetLeavesTheRestNotRun) {
   EXPECT_FALSE(outcomes.summary.interrupted);
 }
 
-TEST(Supervisor, AnInterruptEndsTheRunAtOnce) {
+TEST(Supervisor, EndsTheRunAtOnceOnAnInterrupt) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 5000; ++i) cases.push_back(small_case("c" + std::to_string(i)));
@@ -190,7 +190,7 @@ TEST(Supervisor, AnInterruptEndsTheRunAtOnce) {
   EXPECT_EQ(outcomes.of("c4999").message, "interrupted");
 }
 
-TEST(Supervisor, TicksShowWhatRuns) {
+TEST(Supervisor, ShowsRunningCasesInTicks) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 50; ++i) cases.push_back(small_case("c" + std::to_string(i)));
   Options options = quick();
@@ -206,7 +206,7 @@ TEST(Supervisor, TicksShowWhatRuns) {
   EXPECT_GT(named, 0u);
 }
 
-TEST(Supervisor, WhatAHandlerThrowsEndsTheRun) {
+TEST(Supervisor, EndsTheRunIfAHandlerThrows) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 2000; ++i) cases.push_back(small_case("c" + std::to_string(i)));
@@ -219,7 +219,7 @@ TEST(Supervisor, WhatAHandlerThrowsEndsTheRun) {
   EXPECT_EQ(seen, 5);
 }
 
-TEST(Supervisor, WithoutItsProgramsItSaysSo) {
+TEST(Supervisor, FailsToStartWithoutItsPrograms) {
   Options options = quick();
   options.programs = "/nowhere";
   EXPECT_THROW(run({small_case("c")}, options), std::system_error);
@@ -255,15 +255,15 @@ Outcomes run_with_kills(const std::string& command, std::size_t count, int kills
   return outcomes;
 }
 
-TEST(Supervisor, WorkersKilledFromOutsideChangeNoResult) {
+TEST(Supervisor, KeepsResultsIfWorkersAreKilled) {
   const NothingLeft nothing_left;
   run_with_kills("kvcts-worker", 300, 10);
 }
-TEST(Supervisor, CheckersKilledFromOutsideChangeNoResult) {
+TEST(Supervisor, KeepsResultsIfCheckersAreKilled) {
   const NothingLeft nothing_left;
   run_with_kills("kvcts-checker", 300, 5);
 }
-TEST(Supervisor, ALauncherKilledFromOutsideChangesNoResult) {
+TEST(Supervisor, KeepsResultsIfTheLauncherIsKilled) {
   const NothingLeft nothing_left;
   run_with_kills("kvcts-launcher", 300, 3);
 }

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Base64, RoundTripAndRefusals) {
+TEST(Base64, RoundTripsAndRefusesInvalidText) {
   EXPECT_EQ(to_base64(""), "");
   EXPECT_EQ(to_base64("f"), "Zg==");
   EXPECT_EQ(to_base64("fo"), "Zm8=");
@@ -78,7 +78,7 @@ class WorkerTest : public ::testing::Test {
   std::vector<process::Mapping> maps_;
 };
 
-TEST_F(WorkerTest, ACaseFromBeginToEnd) {
+TEST_F(WorkerTest, RunsACaseFromBeginToEnd) {
   process::MemoryFile file("status", sizeof(process::StatusPage));
   auto* page = new (file.map.data()) process::StatusPage();
   Worker worker("both", page);
@@ -112,7 +112,7 @@ TEST_F(WorkerTest, ACaseFromBeginToEnd) {
   EXPECT_TRUE(prepare(worker, c, 77).value("ok", false));
 }
 
-TEST_F(WorkerTest, SaysThatATransferIsCompleteAsSoonAsItIsReported) {
+TEST_F(WorkerTest, ReportsCompletionImmediately) {
   std::vector<std::vector<std::uint8_t>> seen;
   const auto memory = [&] {
     std::vector<std::uint8_t> all;
@@ -133,7 +133,7 @@ TEST_F(WorkerTest, SaysThatATransferIsCompleteAsSoonAsItIsReported) {
   EXPECT_EQ(seen.size(), 2u) << "once for each transfer";
 }
 
-TEST_F(WorkerTest, RequestsThatMakeNoSenseAreOurOwnFault) {
+TEST_F(WorkerTest, AnswersInvalidRequestsWithAnError) {
   Worker worker("both", nullptr);
   EXPECT_TRUE(worker.handle(json::object(), {}).contains("error"));
   EXPECT_TRUE(worker.handle({{"op", 3}}, {}).contains("error"));
@@ -153,7 +153,7 @@ TEST_F(WorkerTest, RequestsThatMakeNoSenseAreOurOwnFault) {
   EXPECT_TRUE(hello(roleless).contains("error"));
 }
 
-TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
+TEST_F(WorkerTest, SkipsAMissingEngineAndReportsLoadErrorsAndRefusals) {
   Worker worker("both", nullptr);
   const json skipped = hello(worker, json::object(), "of_somebody_else");
   ASSERT_TRUE(skipped.contains("skipped")) << skipped.dump();
@@ -175,7 +175,7 @@ TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
   EXPECT_EQ(refused["refused"]["at"], "engine: invalid");
 }
 
-TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
+TEST_F(WorkerTest, LetsTheEngineRefuseCopiesOutsideRegions) {
   for (const Copy& bad : {Copy{0, 0, 0, 1 << 30, 16}, Copy{0, -8, 0, 0, 16}, Copy{99, 0, 0, 0, 16}, Copy{0, 0, 99, 0, 16},
                           Copy{-1, 0, 0, 0, 16}}) {
     process::MemoryFile file("status", sizeof(process::StatusPage));

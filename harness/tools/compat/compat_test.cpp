@@ -35,7 +35,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-TEST(Versions, RangesAndLists) {
+TEST(Versions, MatchRangesAndLists) {
   EXPECT_TRUE(in_versions("0.10.2", "0.8.5..0.22.1"));
   EXPECT_TRUE(in_versions("0.8.5", "0.8.5..0.22.1"));
   EXPECT_FALSE(in_versions("0.22.2", "0.8.5..0.22.1"));
@@ -44,7 +44,7 @@ TEST(Versions, RangesAndLists) {
   EXPECT_TRUE(in_versions("7", ""));
 }
 
-TEST(Side, IsFoundInTheCatalogue) {
+TEST(Side, ResolvesBackendsOfTheCatalogue) {
   const auto d = describe("vllm-0.33.0:flash_attn:LBHNC:bf16:tp2:bs32", cases());
   EXPECT_EQ(d.backend, "vllm-flash-attn-0.33");
   EXPECT_EQ(d.layout, "vllm-lbhnc");
@@ -61,7 +61,7 @@ TEST(Side, IsFoundInTheCatalogue) {
   EXPECT_NE(describe("vllm-0.33.0:flash_attn", cases()).note, "") << "a setting was assumed";
 }
 
-TEST(Side, MistakesAndGapsAreSaid) {
+TEST(Side, NamesMistakesAndGaps) {
   EXPECT_NE(error_of("vllm-0.33.0:flash_atn").find("expected a backend of vllm"), std::string::npos);
   EXPECT_NE(error_of("vlm-0.33.0:flash_attn").find("expected a system"), std::string::npos);
   EXPECT_NE(error_of("vllm-0.33.0:flash_attn:LBNHC:HND").find("found 'HND' beside 'LBNHC'"), std::string::npos);
@@ -71,7 +71,7 @@ TEST(Side, MistakesAndGapsAreSaid) {
   EXPECT_THROW(describe("vllm:flash_attn", cases()), Ambiguous);
 }
 
-TEST(Side, AShapeAlone) {
+TEST(Side, InfersTheLayoutFromAShape) {
   const auto file = std::filesystem::temp_directory_path() / ("kvcts-side-" + std::to_string(::getpid()) + ".json");
   const auto message = [&](const nlohmann::json& what) {
     std::ofstream(file) << what.dump();
@@ -101,7 +101,7 @@ TEST(Side, AShapeAlone) {
   std::filesystem::remove(file);
 }
 
-TEST(Check, TheAnswers) {
+TEST(Check, GivesEachVerdict) {
   const std::string hnd = "vllm-0.33.0:flash_attn:LBHNC", nhd = "vllm-0.33.0:flash_attn:LBNHC";
   EXPECT_EQ(ask(hnd, hnd, "mooncake").verdict, Verdict::compatible);
   EXPECT_EQ(ask(hnd, nhd).verdict, Verdict::conversion);
@@ -123,7 +123,7 @@ TEST(Check, TheAnswers) {
 }
 
 // Heads are cut out of a block as if they were outermost in it.
-TEST(Check, UnequalRanks) {
+TEST(Check, HandlesUnequalRanks) {
   const std::string hnd = "vllm-0.33.0:flash_attn:LBHNC", nhd = "vllm-0.33.0:flash_attn:LBNHC";
   EXPECT_EQ(ask(hnd + ":tp2", hnd + ":tp4", "mooncake").verdict, Verdict::conversion);
   EXPECT_EQ(ask(hnd + ":tp4", hnd + ":tp2", "mooncake").verdict, Verdict::conversion);

@@ -14,7 +14,7 @@
 namespace kvcts::compat {
 namespace {
 
-TEST(Answers, AreWhatRunsEndAs) {
+TEST(Answers, PredictTheOutcomeOfTheRun) {
   const catalogue::Catalogue cases(checkout::source() + "/cases");
   matrix::Space space(cases);
   const char* wanted = std::getenv("KVCTS_PAIRS");

@@ -51,7 +51,7 @@ std::int64_t size(const Sizes& sizes, const std::string& what) {
   return found == sizes.end() ? -1 : found->second;
 }
 
-TEST(Minimize, ASmallerCaseFailsTheSameWayAndItsControlPasses) {
+TEST(Minimize, FindsASmallerCaseThatFailsTheSameWay) {
   for (const char* id : {"faults/axis-permuted", "faults/head-shard", "faults/layer-misrouted"}) {
     const Minimum m = minimize(spec_of("faults/layout.yaml", id), catalogue(), machine, {});
     EXPECT_TRUE(m.finished) << id;
@@ -64,7 +64,7 @@ TEST(Minimize, ASmallerCaseFailsTheSameWayAndItsControlPasses) {
   }
 }
 
-TEST(Minimize, NothingThatTheFaultNeedsIsTaken) {
+TEST(Minimize, KeepsEverythingTheFaultNeeds) {
   // Layers are exchanged: they must stay, and everything else must go.
   const Minimum layers = minimize(spec_of("faults/layout.yaml", "faults/layer-misrouted"), catalogue(), machine, {});
   EXPECT_EQ(size(layers.after, "layers"), 3);
@@ -80,7 +80,7 @@ TEST(Minimize, NothingThatTheFaultNeedsIsTaken) {
   EXPECT_EQ(writes, 2) << key.document.dump();
 }
 
-TEST(Minimize, TheSameStepsEachTime) {
+TEST(Minimize, TakesTheSameStepsEachTime) {
   const CaseSpec spec = spec_of("faults/time.yaml", "faults/stale-block");
   const Minimum a = minimize(spec, catalogue(), machine, {}), b = minimize(spec, catalogue(), machine, {});
   EXPECT_EQ(a.tries, b.tries);
@@ -89,7 +89,7 @@ TEST(Minimize, TheSameStepsEachTime) {
   EXPECT_FALSE(a.steps.empty());
 }
 
-TEST(Minimize, StopsWhenTheTriesAreUsedUp) {
+TEST(Minimize, StopsAfterTheGivenNumberOfTries) {
   Options few;
   few.tries = 3;
   const Minimum m = minimize(spec_of("faults/layout.yaml", "faults/axis-permuted"), catalogue(), machine, few);
@@ -107,13 +107,13 @@ std::string error_of(const CaseSpec& spec, const Runner& runner) {
   return "";
 }
 
-TEST(Minimize, RefusesWhatDoesNotFail) {
+TEST(Minimize, RefusesACaseThatPasses) {
   const std::string passes = error_of(spec_of("faults/layout.yaml", "faults/axis-permuted#intended"), machine);
   EXPECT_NE(passes.find("expected a case that fails, found 'faults/axis-permuted#intended': PASS"), std::string::npos)
       << passes;
 }
 
-TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
+TEST(Minimize, ReportsAnIntermittentFailure) {
   int runs = 0;
   const Runner flaky = [&](const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {
     auto out = machine(cases, enough);
@@ -137,7 +137,7 @@ TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
             std::string::npos);
 }
 
-TEST(Minimize, ACaseWhoseControlFailsIsNotAccepted) {
+TEST(Minimize, RejectsACaseWhoseControlFails) {
   // A runner for which a control passes only while there are two layers.
   const Runner runner = [&](const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {
     std::vector<CaseResult> out;
@@ -152,7 +152,7 @@ TEST(Minimize, ACaseWhoseControlFailsIsNotAccepted) {
   EXPECT_EQ(size(m.after, "layers"), 2);
 }
 
-TEST(SameFailure, LooksAtOutcomeClassAndWhatElseTells) {
+TEST(SameFailure, ComparesOutcomeClassAndDetails) {
   CaseResult a;
   a.outcome = Outcome::fail, a.diagnosis.fault_class = FaultClass::axis_permuted, a.diagnosis.exact = true;
   CaseResult b = a;
@@ -174,7 +174,7 @@ TEST(SameFailure, LooksAtOutcomeClassAndWhatElseTells) {
   EXPECT_FALSE(same_failure(a, b));
 }
 
-TEST(Reductions, NumbersComeCloserFromBelow) {
+TEST(Reductions, TryTheSmallestNumbersFirst) {
   EXPECT_EQ(smaller(8, 1), (std::vector<std::int64_t>{1, 5, 7}));
   EXPECT_EQ(smaller(1, 1), (std::vector<std::int64_t>{}));
   EXPECT_EQ(smaller(-4, 0), (std::vector<std::int64_t>{0, -2, -3}));

@@ -41,7 +41,7 @@ ResolvedCase plain_case() {
   return resolve(spec, all_cases());
 }
 
-TEST(FaultInjectors, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
+TEST(FaultInjectors, CoverEveryKindAndTheKnownBlindSpots) {
   std::map<std::string, int> kinds;
   std::set<std::string> ids;
   int controls = 0;
@@ -67,7 +67,7 @@ TEST(FaultInjectors, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
   }
 }
 
-TEST(FaultInjectors, EveryMisreadingIsARowAndChangesNothingButTheView) {
+TEST(FaultInjectors, MisreadingsChangeOnlyTheView) {
   const auto rows = connector::misreadings();
   for (const auto& s : catalogue::load_fault_injectors(all_cases())) {
     if (s.kind == "transport" || s.kind == "writer") continue;
@@ -78,7 +78,7 @@ TEST(FaultInjectors, EveryMisreadingIsARowAndChangesNothingButTheView) {
   }
 }
 
-TEST(FaultInjectors, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
+TEST(FaultInjectors, ReplaceOnePartyAndKeepTheRestOfTheCase) {
   const ResolvedCase right = plain_case();
   ResolvedCase engine = right, connector = right, reader = right;
   put_into(injector("transport/nothing"), engine);
@@ -92,7 +92,7 @@ TEST(FaultInjectors, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
   for (const auto* c : {&engine, &connector, &reader}) EXPECT_EQ(to_json(*c), to_json(right));
 }
 
-TEST(FaultInjectors, InFrontOfAnEngineTheyLeaveItWhatItIs) {
+TEST(FaultInjectors, ProxyAnEngineWithoutChangingIt) {
   ResolvedCase right = plain_case();
   right.engine = {"nixl-tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, {{"UCX_TLS", "tcp"}}};
   ResolvedCase engine = right, connector = right;
@@ -109,7 +109,7 @@ TEST(FaultInjectors, InFrontOfAnEngineTheyLeaveItWhatItIs) {
   for (const auto* c : {&engine, &connector}) EXPECT_EQ(to_json(*c), to_json(right));
 }
 
-TEST(FaultInjectors, HaveNoPlaceWhereRightCodeDoesNotPass) {
+TEST(FaultInjectors, FitOnlyCasesThatCorrectCodePasses) {
   const FaultInjector transport = injector("transport/nothing"), planner = injector("planner/ids-reversed"),
                       reader = injector("reader/ids-reversed");
   ResolvedCase c = plain_case();
@@ -137,7 +137,7 @@ std::string message_of(const std::string& document) {
   return "";
 }
 
-TEST(FaultInjectors, BadDocumentsAreOneClearError) {
+TEST(FaultInjectors, RefuseBadDocumentsWithOneError) {
   const std::string good =
       "saboteur: a/b\nkind: planner\ntitle: t\noptions: {fault: ids, how: sorted}\nclass: wrong-block-id\n";
   EXPECT_EQ(message_of(good), "");
@@ -158,7 +158,7 @@ Row row(bool harmless, bool caught, bool named) {
   return out;
 }
 
-TEST(Totals, AskForEveryCatchForNinetyFivePercentOfTheNamesAndForNoFalseAlarm) {
+TEST(Totals, RequireAllCaughtNinetyFivePercentNamedAndNoFalseAlarm) {
   std::vector<Row> rows(19, row(false, true, true));
   rows.push_back(row(false, true, false));
   rows.push_back(row(true, false, false));
@@ -175,7 +175,7 @@ TEST(Totals, AskForEveryCatchForNinetyFivePercentOfTheNamesAndForNoFalseAlarm) {
   EXPECT_FALSE(totals_of({row(true, false, false)}).good()) << "controls alone show nothing";
 }
 
-TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
+TEST(Totals, ExcludeSkippedFaultsAndListThem) {
   std::vector<Row> rows{row(false, true, true), row(false, false, false), row(true, false, false)};
   EXPECT_FALSE(totals_of(rows).good());
   rows[1].silent = rows[1].tried, rows[1].why_silent = "it does not read";

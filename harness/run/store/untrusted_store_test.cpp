@@ -1,5 +1,5 @@
-// Stores of strangers: sound files with sound seals, whose schema, types, JSON and figures are not those of a run. Each is
-// read, or refused in one sentence; none crashes a reader, keeps it for ever, or looks like the suite's own error.
+// Untrusted stores: sound files with sound seals, whose schema, types, JSON and figures are not those of a run. Each is
+// read, or refused in one sentence; none crashes a reader, keeps it for ever, or looks like an error of the suite.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -94,7 +94,7 @@ std::string deep(int levels) {
   return std::string(static_cast<std::size_t>(levels), '[') + std::string(static_cast<std::size_t>(levels), ']');
 }
 
-class Stranger : public ::testing::Test {
+class UntrustedStore : public ::testing::Test {
  protected:
   void SetUp() override {
     auto results = sample::every_kind();
@@ -159,12 +159,12 @@ class Stranger : public ::testing::Test {
   sample::TemporaryDirectory dir_;
 };
 
-TEST_F(Stranger, ASoundOneIsRead) {
+TEST_F(UntrustedStore, ReadsASoundStore) {
   lay_out([](Shell&) {});
   EXPECT_EQ(refusal(), "");
 }
 
-TEST_F(Stranger, OnlyTheTablesOfARun) {
+TEST_F(UntrustedStore, RefusesOtherTablesViewsAndTriggers) {
   const std::string endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) ";
   refused("expected 'CREATE TABLE evidence", [&](Shell& s) {
     s.run("DROP TABLE evidence; CREATE VIEW evidence AS " + endless +
@@ -183,7 +183,7 @@ TEST_F(Stranger, OnlyTheTablesOfARun) {
   EXPECT_EQ(refusal(), "") << "comments differ between versions";
 }
 
-TEST_F(Stranger, OnlyTheTypesOfItsColumns) {
+TEST_F(UntrustedStore, RefusesValuesOfAnotherType) {
   const auto with = [](const char* table, const char* change) {
     return [=](Shell& s) {
       const std::string at = " WHERE name = '" + std::string(table) + "'",
@@ -200,7 +200,7 @@ TEST_F(Stranger, OnlyTheTypesOfItsColumns) {
   refused("expected UTF-8", [](Shell& s) { s.put("planned.id", "ordinal = 3", "every/\xff\xfe"); });
 }
 
-TEST_F(Stranger, JsonOfBoundedDepthAndKnownKinds) {
+TEST_F(UntrustedStore, RefusesDeepJsonAndUnknownKinds) {
   for (const char* column : {"run.info", "results.facts", "executions.body", "planned.expected", "sessions.argv"}) {
     refused((std::string(column) + ": expected values at most 64 deep").c_str(),
             [&](Shell& s) { s.put(column, "rowid < 2", deep(200000)); });
@@ -232,7 +232,7 @@ TEST_F(Stranger, JsonOfBoundedDepthAndKnownKinds) {
           [](Shell& s) { s.run("UPDATE executions SET outcome = 'PASS' WHERE outcome = 'CRASH'"); });
 }
 
-TEST_F(Stranger, FiguresOfAFileAreNoLoops) {
+TEST_F(UntrustedStore, BoundsLoopsOverItsFigures) {
   const auto shards = [&](const char* n) {
     lay_out([&](Shell& s) { s.run("UPDATE run SET info = json_set(info, '$.part.shards', " + std::string(n) + ")"); });
     try {
@@ -336,7 +336,7 @@ class Mutator {
 };
 
 // KVCTS_MUTATIONS=20000 KVCTS_SEED=5 runs more, others.
-TEST_F(Stranger, RandomChangesAreReadOrRefused) {
+TEST_F(UntrustedStore, ReadsOrRefusesRandomChanges) {
   const auto number = [](const char* name, int otherwise) {
     const char* text = std::getenv(name);
     return text == nullptr ? otherwise : std::atoi(text);
