@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <random>
-#include <set>
 #include <sstream>
 
 #include "case/catalogue/error.hpp"
@@ -96,100 +97,132 @@ void jitter(std::vector<Made>& cases, std::mt19937& random, double pace = 1) {
     one.ms *= pace * usual(random) * (random() % 30 == 0 ? 1.0 + static_cast<double>(random() % 90) / 10 : 1.0);
 }
 
-class Pairs : public ::testing::TestWithParam<int> {};
-
-TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
-  std::mt19937 random(static_cast<unsigned>(GetParam()));
-  std::vector<Made> before = night(random), after = before;
-  std::map<std::string, Change> wanted;
-  // Ten flakes: two in the first night only, with little and with much to say that they are mended, one that always fails
-  // now, four in both.
-  for (int i = 0; i < 8; ++i) {
-    before[static_cast<std::size_t>(i)].flaky(i == 1 ? 7 : 1 + static_cast<std::int64_t>(random() % 3));
-    after[static_cast<std::size_t>(i)] = before[static_cast<std::size_t>(i)];
-  }
-  after[0].outcome = after[1].outcome = Outcome::pass;
-  after[0].fault_class = after[1].fault_class = FaultClass::none, after[0].message = after[1].message = "";
-  after[0].failed_tries = after[1].failed_tries = 0;
-  after[2].outcome = Outcome::fail, after[2].failed_tries = 10;
-  after[3].outcome = Outcome::fail, after[3].fault_class = FaultClass::truncated, after[3].failed_tries = 10;
-  wanted = {{before[0].id, Change::flaky_passed},
-            {before[1].id, Change::fixed},
-            {before[2].id, Change::newly_failing},
-            {before[3].id, Change::other_cause}};
-  for (int i = 4; i < 8; ++i) after[static_cast<std::size_t>(i)].failed_tries = 1 + static_cast<std::int64_t>(random() % 3);
-  const auto some = [&](int n, Change change, Outcome was, const std::function<void(Made&)>& edit) {
-    for (int done = 0; done < n;) {
-      Made& one = after[random() % after.size()];
-      if (one.outcome != was || wanted.contains(one.id)) continue;
-      edit(one);
-      wanted[one.id] = change;
-      ++done;
-    }
-  };
-  some(10, Change::newly_failing, Outcome::pass, [](Made& one) {
-    one.outcome = Outcome::fail, one.fault_class = FaultClass::axis_permuted, one.message = "31 wrong bytes";
-  });
-  some(2, Change::newly_flaky, Outcome::pass, [&](Made& one) { one.flaky(1 + static_cast<std::int64_t>(random() % 3)); });
-  some(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = FaultClass::none; });
-  some(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = FaultClass::stale_block; });
-  some(3, Change::newly_skipped, Outcome::pass,
-       [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
-  some(2, Change::other_evidence, Outcome::pass, [](Made& one) { one.evidence = Evidence::executed; });
-  some(3, Change::renamed, Outcome::pass, [](Made& one) { one.id += "/now"; });
-  std::set<std::string> gone;
-  for (int i = 0; i < 4;) {
-    const std::size_t at = random() % after.size();
-    if (wanted.contains(after[at].id)) continue;
-    gone.insert(after[at].id);
-    after.erase(after.begin() + static_cast<std::ptrdiff_t>(at));
-    ++i;
-  }
-  for (const std::string& id : gone) wanted[id] = Change::vanished;
-  for (int i = 0; i < 2; ++i) {
-    after.push_back({fmt::format("kv/new={}", i), fmt::format("new{:029}", i), "", i == 0 ? Outcome::pass : Outcome::fail,
-                     i == 0 ? FaultClass::none : FaultClass::truncated, "memcpy", Evidence::modelled, 3});
-    wanted[after.back().id] = i == 0 ? Change::added : Change::newly_failing;
-  }
-  struct Slow {
-    std::string group;
-    std::function<bool(const Made&)> is;
-  };
-  const std::array slow{
-      Slow{"engine nixl-tcp", [](const Made& one) { return one.engine == "nixl-tcp"; }},
-      Slow{"op read", [](const Made& one) { return one.op == "read"; }},
-      Slow{"dtype fp8_e4m3", [](const Made& one) { return one.dtype == "fp8_e4m3"; }},
-      Slow{"engine shm, op read", [](const Made& one) { return one.engine == "shm" && one.op == "read"; }},
-      Slow{"engine ucx-shm, dtype fp16", [](const Made& one) { return one.engine == "ucx-shm" && one.dtype == "fp16"; }}};
-  const Slow& drawn = slow[static_cast<std::size_t>(GetParam()) % slow.size()];
-  for (Made& one : after) one.ms *= drawn.is(one) ? 2.5 : 1;
-  jitter(before, random);
-  jitter(after, random, 1.3);
-  std::shuffle(after.begin(), after.end(), random);
-
-  store::sample::TemporaryDirectory folder;
-  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
-  std::map<std::string, Change> reported;
-  for (const Changed& one : found.changes) reported[one.id] = one.change;
-  EXPECT_EQ(reported, wanted);
-  ASSERT_EQ(found.slower.size(), 1u) << to_json(found)["slower"];
-  EXPECT_EQ(found.slower[0].group, drawn.group);
-  EXPECT_NEAR(found.slower[0].ratio, 2.5 * 1.3, 0.3);
-  EXPECT_NEAR(found.slower[0].others, 1.3, 0.1);
-  EXPECT_EQ(found.lost, 3);
-  EXPECT_EQ(found.alike + std::ssize(found.changes) - std::ssize(gone), std::ssize(after));
-
-  std::ostringstream out;
-  print_comparison(out, found, Repro{});
-  EXPECT_NE(out.str().find("newly failing (12)\n  PASS -> FAIL axis-permuted: 31 wrong bytes (10 cases)\n"),
-            std::string::npos)
-      << out.str();
-  EXPECT_NE(out.str().find("12 newly failing, 2 newly flaky, 2 other cause, 3 newly skipped, 4 vanished, 2 other evidence, "
-                           "1 flaky, passed this time, 3 fixed, 1 new, 3 renamed, 1 group slower; "),
-            std::string::npos)
-      << out.str();
+Comparison compared(const std::vector<Made>& before, const std::vector<Made>& after) {
+  const store::sample::TemporaryDirectory folder;
+  return compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
 }
-INSTANTIATE_TEST_SUITE_P(Compare, Pairs, ::testing::Range(1, 11));
+
+std::string printed(const Comparison& comparison) {
+  std::ostringstream out;
+  print_comparison(out, comparison, Repro{});
+  return out.str();
+}
+
+void expect_prints(const Comparison& comparison, const std::string& part) {
+  const std::string text = printed(comparison);
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+/// Two nights with known changes at random cases, one group of cases slower by 2.5, and noise.
+class RandomNights : public ::testing::TestWithParam<int> {
+ protected:
+  RandomNights() : random_(static_cast<unsigned>(GetParam())), before_(night(random_)), after_(before_) {
+    flaky_cases();
+    change(10, Change::newly_failing, Outcome::pass, [](Made& one) {
+      one.outcome = Outcome::fail, one.fault_class = FaultClass::axis_permuted, one.message = "31 wrong bytes";
+    });
+    change(2, Change::newly_flaky, Outcome::pass, [&](Made& one) { one.flaky(few()); });
+    change(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = {}; });
+    change(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = FaultClass::stale_block; });
+    change(3, Change::newly_skipped, Outcome::pass,
+           [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
+    change(2, Change::other_evidence, Outcome::pass, [](Made& one) { one.evidence = Evidence::executed; });
+    change(3, Change::renamed, Outcome::pass, [](Made& one) { one.id += "/now"; });
+    remove(4);
+    add("kv/new=0", Outcome::pass, FaultClass::none, Change::added);
+    add("kv/new=1", Outcome::fail, FaultClass::truncated, Change::newly_failing);
+    for (Made& one : after_) one.ms *= slow().contains(one) ? 2.5 : 1;
+    jitter(before_, random_);
+    jitter(after_, random_, 1.3);
+    std::shuffle(after_.begin(), after_.end(), random_);
+    found_ = compared(before_, after_);
+  }
+
+  std::int64_t few() { return 1 + static_cast<std::int64_t>(random_() % 3); }
+
+  /// Eight: two flaky in the first night only, with weak and strong evidence of a fix; two always fail now; four in both.
+  void flaky_cases() {
+    const auto passes = [](Made& one) {
+      one.outcome = Outcome::pass, one.fault_class = {}, one.message = "", one.failed_tries = 0;
+    };
+    const auto fails = [](Made& one) { one.outcome = Outcome::fail, one.failed_tries = 10; };
+    for (std::size_t i = 0; i < 8; ++i) before_[i].flaky(i == 1 ? 7 : few()), after_[i] = before_[i];
+    passes(after_[0]), passes(after_[1]), fails(after_[2]), fails(after_[3]);
+    after_[3].fault_class = FaultClass::truncated;
+    for (std::size_t i = 4; i < 8; ++i) after_[i].failed_tries = few();
+    injected_ = {{before_[0].id, Change::flaky_passed},
+                 {before_[1].id, Change::fixed},
+                 {before_[2].id, Change::newly_failing},
+                 {before_[3].id, Change::other_cause}};
+  }
+
+  void change(int n, Change change, Outcome was, const std::function<void(Made&)>& edit) {
+    while (n > 0) {
+      Made& one = after_[random_() % after_.size()];
+      if (one.outcome != was || injected_.contains(one.id)) continue;
+      edit(one);
+      injected_[one.id] = change;
+      --n;
+    }
+  }
+
+  void remove(int n) {
+    while (n > 0) {
+      const auto at = after_.begin() + static_cast<std::ptrdiff_t>(random_() % after_.size());
+      if (!injected_.try_emplace(at->id, Change::vanished).second) continue;
+      after_.erase(at);
+      ++removed_, --n;
+    }
+  }
+
+  void add(const std::string& id, Outcome outcome, FaultClass fault_class, Change change) {
+    after_.push_back({id, fmt::format("digest of {:022}", after_.size()), "", outcome, fault_class, "memcpy"});
+    injected_[id] = change;
+  }
+
+  struct Group {
+    std::string name;
+    bool (*contains)(const Made&);
+  };
+  static const Group& slow() {
+    static const std::array groups{
+        Group{"engine nixl-tcp", [](const Made& one) { return one.engine == "nixl-tcp"; }},
+        Group{"op read", [](const Made& one) { return one.op == "read"; }},
+        Group{"dtype fp8_e4m3", [](const Made& one) { return one.dtype == "fp8_e4m3"; }},
+        Group{"engine shm, op read", [](const Made& one) { return one.engine == "shm" && one.op == "read"; }},
+        Group{"engine ucx-shm, dtype fp16", [](const Made& one) { return one.engine == "ucx-shm" && one.dtype == "fp16"; }}};
+    return groups[static_cast<std::size_t>(GetParam()) % groups.size()];
+  }
+
+  std::mt19937 random_;
+  std::vector<Made> before_, after_;
+  std::map<std::string, Change> injected_;
+  std::ptrdiff_t removed_{0};
+  Comparison found_;
+};
+
+TEST_P(RandomNights, ReportExactlyTheInjectedChanges) {
+  std::map<std::string, Change> reported;
+  for (const Changed& one : found_.changes) reported[one.id] = one.change;
+  EXPECT_EQ(reported, injected_);
+  EXPECT_EQ(found_.lost, 3) << "newly skipped, and no suite lists what they lack as optional";
+  EXPECT_EQ(found_.alike + std::ssize(found_.changes) - removed_, std::ssize(after_));
+}
+
+TEST_P(RandomNights, ReportTheSlowerGroupAndItsRatio) {
+  ASSERT_EQ(found_.slower.size(), 1u) << to_json(found_)["slower"];
+  EXPECT_EQ(found_.slower[0].group, slow().name);
+  EXPECT_NEAR(found_.slower[0].ratio, 2.5 * 1.3, 0.3);
+  EXPECT_NEAR(found_.slower[0].others, 1.3, 0.1);
+}
+
+TEST_P(RandomNights, PrintFailuresByCauseAndCountEveryChange) {
+  expect_prints(found_, "newly failing (12)\n  PASS -> FAIL axis-permuted: 31 wrong bytes (10 cases)\n");
+  expect_prints(found_,
+                "12 newly failing, 2 newly flaky, 2 other cause, 3 newly skipped, 4 vanished, 2 other evidence, "
+                "1 flaky, passed this time, 3 fixed, 1 new, 3 renamed, 1 group slower; ");
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomNights, ::testing::Range(1, 11));
 
 TEST(Compare, ReportsNoSlowdownForNoise) {
   for (unsigned seed = 100; seed < 130; ++seed) {
@@ -197,8 +230,7 @@ TEST(Compare, ReportsNoSlowdownForNoise) {
     std::vector<Made> before = night(random), after = before;
     jitter(before, random);
     jitter(after, random, 1 + static_cast<double>(seed % 5) / 10);
-    store::sample::TemporaryDirectory folder;
-    const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+    const Comparison found = compared(before, after);
     EXPECT_TRUE(found.slower.empty()) << seed << to_json(found)["slower"];
     EXPECT_TRUE(found.changes.empty()) << seed;
   }
@@ -220,11 +252,7 @@ TEST(Compare, ReportsNoSlowdownOnABusyMachine) {
   for (Made& one : after) one.ms *= 3, one.own_ms *= 2.5;
   const Comparison all = compare(quiet, stored(folder.path() / "c", after));
   EXPECT_TRUE(all.slower.empty()) << to_json(all)["slower"];
-  std::ostringstream out;
-  print_comparison(out, all, Repro{});
-  EXPECT_NE(out.str().find("pace    3.00 x the time of all cases; of the suite's own work in them 2.50 x"),
-            std::string::npos)
-      << out.str();
+  expect_prints(all, "pace    3.00 x the time of all cases; of the suite's own work in them 2.50 x");
 }
 
 TEST(Compare, ReportsAUniformSlowdownAsAllCases) {
@@ -232,8 +260,7 @@ TEST(Compare, ReportsAUniformSlowdownAsAllCases) {
   std::vector<Made> before = night(random), after = before;
   jitter(before, random);
   jitter(after, random, 2.5);
-  store::sample::TemporaryDirectory folder;
-  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  const Comparison found = compared(before, after);
   ASSERT_EQ(found.slower.size(), 1u);
   EXPECT_EQ(found.slower[0].group, "all cases");
 }
@@ -247,8 +274,7 @@ TEST(Compare, SeparatesTwoIndependentSlowdowns) {
   }
   jitter(before, random);
   jitter(after, random);
-  store::sample::TemporaryDirectory folder;
-  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  const Comparison found = compared(before, after);
   ASSERT_EQ(found.slower.size(), 2u) << to_json(found)["slower"];
   EXPECT_EQ(found.slower[0].group, "engine shm, op read");
   EXPECT_EQ(found.slower[0].slow, found.slower[0].cases);
@@ -283,18 +309,15 @@ TEST(Compare, MapsAnEngineVersionOntoItsReplacement) {
     EXPECT_EQ(found.alike, 39);
     ASSERT_EQ(found.slower.size(), 1u);
     EXPECT_EQ(found.slower[0].group, "all cases");
-    std::ostringstream out;
-    print_comparison(out, found, Repro{});
-    EXPECT_NE(out.str().find("differ  nixl_cu12 1.2.0 -> 1.5.1\n"), std::string::npos) << out.str();
-    EXPECT_NE(out.str().find("mapped  engine nixl-1.2-cma -> nixl-cma: 40 cases"), std::string::npos) << out.str();
+    expect_prints(found, "differ  nixl_cu12 1.2.0 -> 1.5.1\n");
+    expect_prints(found, "mapped  engine nixl-1.2-cma -> nixl-cma: 40 cases");
   }
 }
 
 TEST(Compare, MapsNothingOntoAnAdditionalEngine) {
   std::vector<Made> before = of_engine("ucx-tcp"), after = before;
   for (const Made& one : of_engine("nixl-cma")) after.push_back(one);
-  store::sample::TemporaryDirectory folder;
-  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  const Comparison found = compared(before, after);
   EXPECT_TRUE(found.mapped.empty());
   EXPECT_EQ(found.of(Change::added), 40);
   EXPECT_EQ(found.alike, 40);
@@ -321,13 +344,10 @@ TEST(Compare, CountsNoOptionalSkipAsLost) {
   std::mt19937 random(8);
   std::vector<Made> before = night(random), after = before;
   for (std::size_t i = 0; i < 20; ++i) after[i].outcome = Outcome::skipped, after[i].optional = i >= 3;
-  store::sample::TemporaryDirectory folder;
-  const Comparison found = compare(stored(folder.path() / "a", before), stored(folder.path() / "b", after));
+  const Comparison found = compared(before, after);
   EXPECT_EQ(found.of(Change::newly_skipped), 20);
   EXPECT_EQ(found.lost, 3);
-  std::ostringstream out;
-  print_comparison(out, found, Repro{});
-  EXPECT_NE(out.str().find("20 newly skipped (17 optional)"), std::string::npos) << out.str();
+  expect_prints(found, "20 newly skipped (17 optional)");
 }
 
 TEST(Compare, RefusesMalformedMappings) {
