@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
+
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::process {
 namespace {
@@ -16,19 +16,16 @@ namespace fs = std::filesystem;
 class NeededPaths : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(folder_ / "env/bin");
-    std::ofstream(folder_ / "env/bin/python") << "\n";
-    std::ofstream(folder_ / "a:b") << "\n";
-    std::ofstream(folder_ / "plugin.so") << "\n";
+    for (const char* name : {"env/bin/python", "a:b", "plugin.so"}) temporary_.write(name, "\n");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   static bool needs(const fs::path& path, const std::vector<std::string>& named) {
     const auto all = needed_paths(named);
     return std::find(all.begin(), all.end(), path) != all.end();
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / ("kvcts-needed-" + std::to_string(::getpid()));
+  const testing_support::TemporaryFolder temporary_;
+  const fs::path& folder_ = temporary_.path();
 };
 
 TEST_F(NeededPaths, AlwaysIncludeThePrefix) {

@@ -9,6 +9,7 @@
 #include "case/catalogue/certification.hpp"
 #include "case/catalogue/schema.hpp"
 #include "testing/checkout.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::catalogue {
 namespace {
@@ -16,23 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 const fs::path cases = fs::path(checkout::source()) / "cases";
 
-class Folder {
- public:
-  Folder()
-      : path_(fs::temp_directory_path() /
-              ("kvcts-catalogue-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
-    fs::create_directories(path_ / "suites");
-  }
-  ~Folder() { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  inline static int count_ = 0;
-  fs::path path_;
+struct Folder : testing_support::TemporaryFolder {
+  Folder() { fs::create_directories(path() / "suites"); }
 };
 
 template <class F>

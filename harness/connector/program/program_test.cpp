@@ -11,6 +11,7 @@
 #include "connector/program/host.hpp"
 #include "process/memory_file.hpp"
 #include "testing/checkout.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::connector::program {
 namespace {
@@ -55,15 +56,12 @@ TEST(Command, AllowsAProgramPerSide) {
 }
 
 TEST(Command, PrefersTheFolderOfTheUser) {
-  const auto folder = std::filesystem::temp_directory_path() / ("kvcts-connectors-" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
-  std::ofstream(folder / "template.py") << "";
-  ::setenv("KVCTS_CONNECTOR_PATH", folder.c_str(), 1);
-  EXPECT_EQ(command_of("c", {{"command", {"sh", "{connectors}/template.py"}}}).argv[1], (folder / "template.py").string());
+  const testing_support::TemporaryFolder folder;
+  const std::string own = folder.write("template.py", "").string();
+  ::setenv("KVCTS_CONNECTOR_PATH", folder.path().c_str(), 1);
+  EXPECT_EQ(command_of("c", {{"command", {"sh", "{connectors}/template.py"}}}).argv[1], own);
   ::unsetenv("KVCTS_CONNECTOR_PATH");
-  EXPECT_NE(command_of("c", {{"command", {"sh", "{connectors}/template.py"}}}).argv[1], (folder / "template.py").string());
-  std::filesystem::remove(folder / "template.py");
-  std::filesystem::remove(folder);
+  EXPECT_NE(command_of("c", {{"command", {"sh", "{connectors}/template.py"}}}).argv[1], own);
 }
 
 TEST(Messages, CarryClaimsAndNeverTheTruth) {

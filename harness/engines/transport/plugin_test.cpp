@@ -1,7 +1,6 @@
 // Plug-ins that break the ABI: each yields one clear, typed error, and the host survives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include "engines/transport/packages.hpp"
 #include "engines/transport/session.hpp"
 #include "testing/checkout.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::transport {
 namespace {
@@ -117,18 +117,17 @@ TEST(Packages, HaveTheirPipDistributionNames) {
 }
 
 TEST(Packages, TakeTheirVersionFromTheInstalledFolder) {
-  const auto root = fs::temp_directory_path() / ("kvcts-packages-" + std::to_string(::getpid()));
-  const auto folder = root / "nixl-1.5.1";
+  const testing_support::TemporaryFolder root;
+  const auto folder = root.path() / "nixl-1.5.1";
   std::filesystem::create_directories(folder);
   const std::string before = packages_folder().string();
-  ::setenv(packages_variable, root.c_str(), 1);
+  ::setenv(packages_variable, root.path().c_str(), 1);
   EXPECT_EQ(package_version("nixl-1.5.1"), "1.5.1");
   std::ofstream(folder / "kvcts-pins").put('1');
   std::filesystem::create_directories(folder / "nixl_cu12-1.6.0.dev3.dist-info");
   EXPECT_EQ(package_version("nixl-1.5.1"), "1.6.0.dev3");
   EXPECT_EQ(package_version(""), "none chosen");
   ::setenv(packages_variable, before.c_str(), 1);
-  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 // For the tests of this folder: the committed catalogue, and folders of case data with some kinds replaced.
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 
@@ -12,6 +9,7 @@
 #include "matrix/ids.hpp"
 #include "matrix/space.hpp"
 #include "testing/checkout.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::matrix::testing {
 
@@ -23,35 +21,20 @@ inline const Catalogue& committed() {
 }
 
 /// A folder of case data: the repository's kinds, except those written here.
-class Folder {
+class Folder : public testing_support::TemporaryFolder {
  public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() /
-              ("kvcts-matrix-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
-    std::filesystem::create_directories(path_ / "suites");
+  Folder() {
+    std::filesystem::create_directories(path() / "suites");
     for (const char* kind :
          {"layouts", "dtypes", "backends", "archs", "connectors", "engines", "geometries", "constraints"}) {
-      std::filesystem::create_directory_symlink(cases() / kind, path_ / kind);
+      std::filesystem::create_directory_symlink(cases() / kind, path() / kind);
     }
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
   }
   /// An empty kind in place of the repository's.
   void clear(const std::string& kind) const {
-    std::filesystem::remove(path_ / kind);
-    std::filesystem::create_directory(path_ / kind);
+    std::filesystem::remove(path() / kind);
+    std::filesystem::create_directory(path() / kind);
   }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  inline static int count_ = 0;
-  std::filesystem::path path_;
 };
 
 template <class F>

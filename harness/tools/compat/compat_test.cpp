@@ -1,11 +1,8 @@
 // What people and engines say of a side, and the five answers.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "testing/checkout.hpp"
+#include "testing/temporary_folder.hpp"
 #include "tools/compat/answer.hpp"
 
 namespace kvcts::compat {
@@ -72,10 +69,9 @@ TEST(Side, NamesMistakesAndGaps) {
 }
 
 TEST(Side, InfersTheLayoutFromAShape) {
-  const auto file = std::filesystem::temp_directory_path() / ("kvcts-side-" + std::to_string(::getpid()) + ".json");
+  const testing_support::TemporaryFolder folder;
   const auto message = [&](const nlohmann::json& what) {
-    std::ofstream(file) << what.dump();
-    return describe(file.string(), cases());
+    return describe(folder.write("side.json", what.dump()).string(), cases());
   };
   const auto order = [&](const nlohmann::json& what) { return cases().layouts().at(message(what).layout).text; };
   EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}}, {"blocks", 7}, {"block_size", 16}, {"heads", 4}, {"head_dim", 64}}),
@@ -98,7 +94,6 @@ TEST(Side, InfersTheLayoutFromAShape) {
   EXPECT_THROW(message({{"shape", "wide"}}), Error);
   EXPECT_EQ(message({{"backend", "vllm-0.33.0:flash_attn"}, {"layout", "LBHNC"}, {"dtype", "bfloat16"}, {"tp", 4}}).layout,
             "vllm-lbhnc");
-  std::filesystem::remove(file);
 }
 
 TEST(Check, GivesEachVerdict) {

@@ -1,26 +1,15 @@
 // Sample results for tests: one of every outcome, and runs of any length. Only the tests of store and report use them.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "run/store/store.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace kvcts::store::sample {
 
-/// A new directory, removed at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using TemporaryDirectory = testing_support::TemporaryFolder;
 
 RunInfo info();
 /// Case n of a run: ids like "flash_attn-nhd/memcpy/case=17/sm_75". Every fourth starts a new execution; the three
