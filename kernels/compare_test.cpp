@@ -99,55 +99,78 @@ TEST(Digest, MatchesXxh3) {
 }
 
 // Every instruction set gives the same bytes and counts, whichever this machine would choose.
-TEST(Isa, EveryInstructionSetAgrees) {
-  const auto isas = usable_isas();
-  ASSERT_EQ(isas.front().name, "baseline");
-  EXPECT_EQ(&best_isa(), &isas.back());
-  // Keys of 37 rows: more than two vectors of them, and an odd rest.
-  std::vector<std::uint64_t> states(37);
-  for (std::size_t r = 0; r < states.size(); ++r) states[r] = 0x9123456789abcdefu * (r + 1);
-  std::vector<std::uint32_t> low(states.size()), high(states.size()), or_mask(states.size());
-  for (const Isa& isa : isas) {
-    isa.keys(states.data(), states.size(), low.data(), high.data());
+
+/// Keys of 37 rows: more than two vectors of them, and an odd rest.
+struct Keys {
+  Keys() : states(37), low(37), high(37), or_mask(37) {
     for (std::size_t r = 0; r < states.size(); ++r) {
-      ASSERT_EQ(mix(states[r]), std::uint64_t{high[r]} << 32 | low[r]) << isa.name;
+      states[r] = 0x9123456789abcdefu * (r + 1);
       or_mask[r] = static_cast<std::uint32_t>(r % 4 * 0x04040404 | 0x03030303);
     }
+    compute(usable_isas().front());
   }
-  const RowKeys keys{low.data(), high.data(), or_mask.data(), states.size()};
-  for (int kind = 0; kind < lane_kinds; ++kind) {
-    for (std::size_t bytes = 0; bytes < 300; ++bytes) {
+  void compute(const Isa& isa) { isa.keys(states.data(), states.size(), low.data(), high.data()); }
+  RowKeys rows() const { return {low.data(), high.data(), or_mask.data(), states.size()}; }
+
+  std::vector<std::uint64_t> states;
+  std::vector<std::uint32_t> low, high, or_mask;
+};
+
+TEST(Isa, TheBestIsTheLastUsableOne) {
+  EXPECT_EQ(usable_isas().front().name, "baseline");
+  EXPECT_EQ(&best_isa(), &usable_isas().back());
+}
+
+TEST(Isa, EveryOneMixesTheSameKeys) {
+  for (const Isa& isa : usable_isas()) {
+    Keys keys;
+    keys.compute(isa);
+    for (std::size_t r = 0; r < keys.states.size(); ++r)
+      ASSERT_EQ(mix(keys.states[r]), std::uint64_t{keys.high[r]} << 32 | keys.low[r]) << isa.name;
+  }
+}
+
+TEST(Isa, EveryOneWritesTheSameRows) {
+  const Keys keys;
+  const auto written = [&](const Isa& isa, int kind, std::size_t bytes, std::size_t gap) {
+    std::vector<std::uint8_t> out(keys.rows().rows * (bytes + gap) + 64, 0x5a);
+    isa.write_rows(LaneKind(kind))(
+        keys.rows(), {static_cast<std::uint32_t>(bytes), bytes, std::ptrdiff_t(bytes + gap), 0xb3ffb3ffu}, out.data() + 1);
+    return out;
+  };
+  for (int kind = 0; kind < lane_kinds; ++kind)
+    for (std::size_t bytes = 0; bytes < 300; ++bytes)
       for (const std::size_t gap : {0, 3}) {
-        const auto written = [&](const Isa& isa) {
-          std::vector<std::uint8_t> out(keys.rows * (bytes + gap) + 64, 0x5a);
-          isa.write_rows(LaneKind(kind))(
-              keys, {static_cast<std::uint32_t>(bytes), bytes, std::ptrdiff_t(bytes + gap), 0xb3ffb3ffu}, out.data() + 1);
-          return out;
-        };
-        const auto expected = written(isas.front());
-        for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << bytes;
+        const auto expected = written(usable_isas().front(), kind, bytes, gap);
+        for (const Isa& isa : usable_isas())
+          ASSERT_EQ(written(isa, kind, bytes, gap), expected) << isa.name << " " << kind << " " << bytes;
       }
-    }
-    for (const int width : {4, 8, 16, 32}) {
-      for (std::size_t rows = 1; rows <= keys.rows; ++rows) {
-        if (width == 4 && rows % 2 != 0) continue;
+}
+
+TEST(Isa, EveryOneWritesTheSameColumns) {
+  const Keys keys;
+  const auto written = [&](const Isa& isa, int kind, std::size_t rows, int width, bool high_first) {
+    std::vector<std::uint8_t> out(rows * 12 + 64, 0x5a);
+    isa.write_columns(LaneKind(kind))(keys.rows().part(0, rows), {5, 3, 0xb3ffb3ffu, width, high_first}, out.data() + 1);
+    return out;
+  };
+  for (int kind = 0; kind < lane_kinds; ++kind)
+    for (const int width : {4, 8, 16, 32})
+      for (std::size_t rows = 1; rows <= keys.rows().rows; ++rows)
         for (const bool high_first : {false, true}) {
-          const auto written = [&](const Isa& isa) {
-            std::vector<std::uint8_t> out(rows * 12 + 64, 0x5a);
-            isa.write_columns(LaneKind(kind))(keys.part(0, rows), {5, 3, 0xb3ffb3ffu, width, high_first}, out.data() + 1);
-            return out;
-          };
-          const auto expected = written(isas.front());
-          for (const Isa& isa : isas)
-            ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << width << " " << rows;
+          if (width == 4 && rows % 2 != 0) continue;
+          const auto expected = written(usable_isas().front(), kind, rows, width, high_first);
+          for (const Isa& isa : usable_isas())
+            ASSERT_EQ(written(isa, kind, rows, width, high_first), expected)
+                << isa.name << " " << kind << " " << width << " " << rows;
         }
-      }
-    }
-  }
+}
+
+TEST(Isa, EveryOneStreamsTheSameBytes) {
+  const auto from = noise(400);
   for (std::size_t shift = 0; shift < 70; ++shift) {
     for (const std::size_t n : {0, 1, 15, 64, 100, 300}) {
-      const auto from = noise(400);
-      for (const Isa& isa : isas) {
+      for (const Isa& isa : usable_isas()) {
         std::vector<std::uint8_t> to(500, 0x5a), expected = to;
         isa.stream(to.data() + shift, from.data() + 3, n);
         isa.drain();
@@ -156,7 +179,10 @@ TEST(Isa, EveryInstructionSetAgrees) {
       }
     }
   }
-  // Pieces in two loops, and each byte changed once.
+}
+
+// Pieces in two loops, and each byte changed once.
+TEST(Isa, EveryOneFindsAnyChangedByteOfAPieceAndNoneBesideIt) {
   for (const std::size_t bytes : {1, 4, 7, 64, 100}) {
     const Pieces pieces{0, bytes, 3, static_cast<std::int64_t>(bytes) + 5, 2, 3 * static_cast<std::int64_t>(bytes) + 20};
     auto memory = noise(800);
@@ -166,20 +192,27 @@ TEST(Isa, EveryInstructionSetAgrees) {
       for (std::size_t b = 0; b < bytes; ++b) places.push_back(static_cast<std::size_t>(at) + b);
     });
     for (const std::size_t place : places) tile.push_back(memory[place]);
-    for (const Isa& isa : isas) ASSERT_TRUE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+    const auto expect_equal = [&](bool equal) {
+      for (const Isa& isa : usable_isas())
+        ASSERT_EQ(isa.equal(memory.data(), tile.data(), pieces), equal) << isa.name << " " << bytes;
+    };
+    expect_equal(true);
     for (const std::size_t place : places) {
       memory[place] ^= 0x40;
-      for (const Isa& isa : isas) ASSERT_FALSE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+      expect_equal(false);
       memory[place] ^= 0x40;
     }
-    memory[places.back() + 1] ^= 1;  // beside the last piece
-    for (const Isa& isa : isas) ASSERT_TRUE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+    memory[places.back() + 1] ^= 1;
+    expect_equal(true);
   }
+}
+
+TEST(Isa, EveryOneCountsTheSameDifferences) {
   const auto all = noise(70000);
   auto inverted = all;
   for (auto& byte : inverted) byte ^= 0xff;
   for (std::size_t n = 0; n < all.size(); n += 1000) {
-    for (const Isa& isa : isas) ASSERT_EQ(isa.count(all.data(), inverted.data(), n), n) << isa.name;
+    for (const Isa& isa : usable_isas()) ASSERT_EQ(isa.count(all.data(), inverted.data(), n), n) << isa.name;
   }
   const auto a = noise(70000);
   auto b = a;
@@ -187,7 +220,7 @@ TEST(Isa, EveryInstructionSetAgrees) {
   for (std::size_t n = 0; n < a.size(); n += n < 700 ? 1 : 4999) {
     std::size_t expected = 0;
     for (std::size_t k = 0; k < n; ++k) expected += a[k] != b[k];
-    for (const Isa& isa : isas) ASSERT_EQ(isa.count(a.data(), b.data(), n), expected) << isa.name << " " << n;
+    for (const Isa& isa : usable_isas()) ASSERT_EQ(isa.count(a.data(), b.data(), n), expected) << isa.name << " " << n;
   }
 }
 

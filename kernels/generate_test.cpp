@@ -248,51 +248,49 @@ Plane packed(Dtype dtype, std::vector<Mode> modes, std::int64_t offset = 0) {
   return plane;
 }
 
+std::vector<Plane> common_planes(Dtype dtype, std::int64_t d) {
+  std::vector<Plane> planes{
+      packed(dtype,
+             {{Axis::layer, 2}, {Axis::kv, 2}, {Axis::block, 3}, {Axis::slot, 4}, {Axis::head, 3}, {Axis::channel, d}}),
+      packed(dtype,
+             {{Axis::block, 3}, {Axis::kv, 2}, {Axis::head, 3}, {Axis::slot, 4}, {Axis::layer, 2}, {Axis::channel, d}}),
+      packed(dtype, {{Axis::block, 3}, {Axis::head, 2}, {Axis::channel, d}, {Axis::slot, 4}}),
+  };
+  if (d % 8 == 0)
+    planes.push_back(packed(
+        dtype, {{Axis::block, 3}, {Axis::head, 2}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, 4}, {Axis::channel, 8}}));
+  return planes;
+}
+
+void expect_agrees_and_finds_a_wrong_byte(const Plane& plane) {
+  std::int64_t bits = reference::width(plane.dtype);
+  for (const Mode& mode : plane.modes) bits *= mode.extent;
+  const auto bytes = static_cast<std::size_t>((plane.offset + bits + 7) / 8);
+  std::vector<std::uint8_t> made;
+  ASSERT_TRUE(agrees(plane, bytes, whole_blocks(3, 4), {6, 1, 0}, 0, &made)) << text(plane);
+  ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0), Difference{}) << text(plane);
+  made[bytes / 2] ^= 0x11;  // codes of every dtype have bit 0
+  ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0), (Difference{1, {static_cast<std::int64_t>(bytes / 2)}}))
+      << text(plane);
+}
+
 /// Real layouts, at sizes that reach every way of writing rows: batches of more than 64 rows, whole rows, x-packed rows,
 /// transposed rows, odd widths, rows that start in the middle of a word.
 TEST(Generate, MatchesTheReferenceForCommonLayoutsOfEveryDtype) {
-  for (const Dtype dtype : reference::dtypes()) {
-    for (const std::int64_t d : {1, 2, 3, 7, 40, 128}) {
-      for (const std::int64_t first : {0, 1, 3, 448}) {
-        std::vector<Plane> planes{
-            packed(
-                dtype,
-                {{Axis::layer, 2}, {Axis::kv, 2}, {Axis::block, 3}, {Axis::slot, 4}, {Axis::head, 3}, {Axis::channel, d}}),
-            packed(
-                dtype,
-                {{Axis::block, 3}, {Axis::kv, 2}, {Axis::head, 3}, {Axis::slot, 4}, {Axis::layer, 2}, {Axis::channel, d}}),
-            packed(dtype, {{Axis::block, 3}, {Axis::head, 2}, {Axis::channel, d}, {Axis::slot, 4}}),
-        };
-        if (d % 8 == 0) {
-          planes.push_back(packed(
-              dtype,
-              {{Axis::block, 3}, {Axis::head, 2}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, 4}, {Axis::channel, 8}}));
-        }
-        for (Plane& plane : planes) {
-          for (const bool high : {false, true}) {
-            for (const Component component : {Component::data, Component::scale}) {
+  for (const Dtype dtype : reference::dtypes())
+    for (const std::int64_t d : {1, 2, 3, 7, 40, 128})
+      for (Plane plane : common_planes(dtype, d))
+        for (const std::int64_t first : {0, 1, 3, 448})
+          for (const bool high : {false, true})
+            for (const Component component : {Component::data, Component::scale})
               for (const std::int64_t offset : {0, 16}) {
                 plane.high_nibble_first = high;
                 plane.component = component;
                 plane.offset = offset;
                 plane.origin[Axis::channel] = first;
-                std::int64_t bits = reference::width(dtype);
-                for (const Mode& mode : plane.modes) bits *= mode.extent;
-                const auto bytes = static_cast<std::size_t>((offset + bits + 7) / 8);
-                std::vector<std::uint8_t> made;
-                ASSERT_TRUE(agrees(plane, bytes, whole_blocks(3, 4), {6, 1, 0}, 0, &made)) << text(plane);
-                ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0), Difference{}) << text(plane);
-                made[bytes / 2] ^= 0x11;  // codes of every dtype have bit 0
-                ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0),
-                          (Difference{1, {static_cast<std::int64_t>(bytes / 2)}}))
-                    << text(plane);
+                expect_agrees_and_finds_a_wrong_byte(plane);
+                if (HasFatalFailure()) return;
               }
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST(Generate, KeepsNibblesThatShareBytesAcrossRunsAndRows) {

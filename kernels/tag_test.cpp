@@ -320,59 +320,49 @@ TEST(Collisions, EntropyMatchesEachDtype) {
   EXPECT_THROW(deciding_passes(Dtype::fp32, 0), layout::Error);
 }
 
+struct Unit {
+  Dtype dtype;
+  std::int64_t elements;
+  int passes;
+};
+
+/// The neighbour of `row` on an axis: K/V, layer, head, token, generation. Channels are no part of a row: itself.
+RowId neighbour(RowId row, int axis) {
+  if (axis == 0) row.kv = 1;
+  if (axis == 1) ++row.layer;
+  if (axis == 2) ++row.head;
+  if (axis == 3) ++row.token;
+  if (axis == 4) ++row.generation;
+  return row;
+}
+
+bool same_tags(const Unit& unit, std::int64_t trial, int axis) {
+  const RowId here{Component::data, 0, trial % 61, (trial / 61) % 128, trial, 3}, there = neighbour(here, axis);
+  const std::int64_t from = (trial * 8) % 512, to = axis == 5 ? from + unit.elements : from;
+  for (std::uint32_t pass = 0; pass < std::uint32_t(unit.passes); ++pass) {
+    const std::uint64_t a = row_key({5, pass, 0}, here), b = row_key({5, pass, 0}, there);
+    for (std::int64_t c = 0; c < unit.elements; ++c)
+      if (tag_code(a, here, unit.dtype, from + c) != tag_code(b, there, unit.dtype, to + c)) return false;
+  }
+  return true;
+}
+
 // deciding_passes() rests on two claims: two different units of n elements agree in one pass with p = 2^-(n * entropy), and
 // passes are independent. Both are counted here where p is large enough to count, for neighbours on each axis. The bound is
 // five sigma.
 class CollisionRate : public ::testing::TestWithParam<int> {};
 
 TEST_P(CollisionRate, MatchesTheEntropy) {
-  struct Unit {
-    Dtype dtype;
-    std::int64_t elements;
-    int passes;
-  };
-  const int axis = GetParam();
   for (const Unit unit : {Unit{Dtype::e2m1, 1, 1}, Unit{Dtype::e2m1, 2, 1}, Unit{Dtype::e2m1, 3, 1}, Unit{Dtype::e2m1, 1, 3},
                           Unit{Dtype::e4m3fn, 1, 1}, Unit{Dtype::e4m3fn, 2, 1}, Unit{Dtype::e5m2, 1, 2},
                           Unit{Dtype::int8, 1, 1}, Unit{Dtype::int8, 1, 2}, Unit{Dtype::bf16, 1, 1}}) {
     constexpr std::int64_t trials = 1 << 18;
     std::int64_t agree = 0;
-    for (std::int64_t t = 0; t < trials; ++t) {
-      const RowId here{Component::data, 0, t % 61, (t / 61) % 128, t, 3};
-      RowId there = here;
-      std::int64_t from = (t * 8) % 512, to = from;
-      switch (axis) {
-        case 0:
-          there.kv = 1;
-          break;
-        case 1:
-          ++there.layer;
-          break;
-        case 2:
-          ++there.head;
-          break;
-        case 3:
-          ++there.token;
-          break;
-        case 4:
-          ++there.generation;
-          break;
-        default:
-          to += unit.elements;
-      }
-      bool same = true;
-      for (std::uint32_t pass = 0; pass < std::uint32_t(unit.passes) && same; ++pass) {
-        const std::uint64_t a = row_key({5, pass, 0}, here), b = row_key({5, pass, 0}, there);
-        for (std::int64_t c = 0; c < unit.elements && same; ++c) {
-          same = tag_code(a, here, unit.dtype, from + c) == tag_code(b, there, unit.dtype, to + c);
-        }
-      }
-      agree += same;
-    }
+    for (std::int64_t t = 0; t < trials; ++t) agree += same_tags(unit, t, GetParam());
     const double p = std::ldexp(1.0, -int(unit.elements) * entropy_bits(unit.dtype) * unit.passes);
     const double expected = p * double(trials), sigma = std::sqrt(expected * (1 - p));
     EXPECT_NEAR(double(agree), expected, 5 * sigma + 1)
-        << "dtype " << int(unit.dtype) << " x" << unit.elements << " axis " << axis;
+        << "dtype " << int(unit.dtype) << " x" << unit.elements << " axis " << GetParam();
   }
 }
 INSTANTIATE_TEST_SUITE_P(Axes, CollisionRate, ::testing::Range(0, 6));

@@ -57,59 +57,80 @@ TEST(Streams, ASpinEndsAtItsTimeLimit) {
   EXPECT_EQ(count, 1U);
 }
 
-TEST(Graphs, AReplayUsesTheBlockTableOfItsCapture) {
-  // Plan/run drift: the gather is captured with a block table. Replay sees changes *in* the table, but not another
-  // table.
-  const Driver& d = gpu().driver();
-  if (d.instantiate == nullptr) GTEST_SKIP() << "this driver cannot instantiate graphs with flags (CUDA 11.4)";
-  OwnStream stream(gpu());
-  constexpr std::uint64_t row = 32, slots = 4, blocks = 3;
-  DeviceBuffer cache(gpu(), blocks * slots * row), rows(gpu(), slots * row), table(gpu(), 8), other(gpu(), 8),
-      first(gpu(), 16);
-  std::vector<std::uint8_t> content(blocks * slots * row), out(slots * row);
-  for (std::size_t k = 0; k < content.size(); ++k) content[k] = static_cast<std::uint8_t>(k / (slots * row) + 1);
-  const std::int32_t zero[2]{0, 0}, one[2]{1, 1}, two[2]{2, 2};
-  const std::uint64_t prefix[2]{0, slots};
-  const auto put = [&](DeviceBuffer& to, const void* from, std::size_t bytes) {
-    to.write({static_cast<const std::uint8_t*>(from), bytes}, stream);
-    gpu().synchronize(stream);
-  };
-  put(cache, content.data(), content.size());
-  put(table, zero, 8);
-  put(other, two, 8);
-  put(first, prefix, 16);
-  cuda::GatherArgs args;
-  args.cache = static_cast<const cuda::u8*>(cache.pointer());
-  args.rows = static_cast<cuda::u8*>(rows.pointer());
-  args.block_table = static_cast<const std::int32_t*>(table.pointer());
-  args.first_token = static_cast<const cuda::u64*>(first.pointer());
-  args.requests = 1;
-  args.table_stride = 2;
-  args.tokens = slots;
-  args.heads = cuda::divider(1, slots);
-  args.block_size = cuda::divider(slots, slots);
-  args.paged = {slots * row, row, row, row};
-  const std::vector<std::uint64_t> places{row};
-  cuda::shape_copy(args, row, 1, places);
-  check(d, d.begin_capture(stream, 0), "capturing");
-  gpu().launch("kvcts_gather", args, 1, stream);
-  Graph graph = nullptr;
-  check(d, d.end_capture(stream, &graph), "ending the capture");
-  GraphExec replay = nullptr;
-  check(d, d.instantiate(&replay, graph, 0), "instantiating");
-  const auto gathered = [&] {
-    check(d, d.launch_graph(replay, stream), "replaying");
-    rows.read(out, stream);
-    gpu().synchronize(stream);
+/// A gather of one row from each of three blocks' worth of bytes 1, 2 and 3, captured with `table` in a graph.
+class CapturedGather {
+ public:
+  CapturedGather() {
+    std::vector<std::uint8_t> content(blocks * slots * row);
+    for (std::size_t k = 0; k < content.size(); ++k) content[k] = static_cast<std::uint8_t>(k / (slots * row) + 1);
+    const std::uint64_t prefix[2]{0, slots};
+    put(cache_, content.data(), content.size());
+    put(first_, prefix, 16);
+    name_block(table, 0);
+    name_block(other, 2);
+    args.cache = static_cast<const cuda::u8*>(cache_.pointer());
+    args.rows = static_cast<cuda::u8*>(rows_.pointer());
+    args.block_table = static_cast<const std::int32_t*>(table.pointer());
+    args.first_token = static_cast<const cuda::u64*>(first_.pointer());
+    args.requests = 1;
+    args.table_stride = 2;
+    args.tokens = slots;
+    args.heads = cuda::divider(1, slots);
+    args.block_size = cuda::divider(slots, slots);
+    args.paged = {slots * row, row, row, row};
+    cuda::shape_copy(args, row, 1, std::vector<std::uint64_t>{row});
+    check(driver_, driver_.begin_capture(stream_, 0), "capturing");
+    gpu().launch("kvcts_gather", args, 1, stream_);
+    check(driver_, driver_.end_capture(stream_, &graph_), "ending the capture");
+    check(driver_, driver_.instantiate(&replay_, graph_, 0), "instantiating");
+  }
+  ~CapturedGather() {
+    driver_.destroy_graph_exec(replay_);
+    driver_.destroy_graph(graph_);
+  }
+  CapturedGather(const CapturedGather&) = delete;
+  CapturedGather& operator=(const CapturedGather&) = delete;
+
+  void name_block(DeviceBuffer& in, std::int32_t block) {
+    const std::int32_t both[2]{block, block};
+    put(in, both, 8);
+  }
+  /// The first byte that a replay gathers.
+  int replayed() {
+    check(driver_, driver_.launch_graph(replay_, stream_), "replaying");
+    std::vector<std::uint8_t> out(slots * row);
+    rows_.read(out, stream_);
+    gpu().synchronize(stream_);
     return out.front();
-  };
-  EXPECT_EQ(gathered(), 1);
-  put(table, one, 8);
-  EXPECT_EQ(gathered(), 2);  // the same table, new content
-  args.block_table = static_cast<const std::int32_t*>(other.pointer());
-  EXPECT_EQ(gathered(), 2);  // a new table that the graph does not know
-  d.destroy_graph_exec(replay);
-  d.destroy_graph(graph);
+  }
+
+  DeviceBuffer table{gpu(), 8}, other{gpu(), 8};
+  cuda::GatherArgs args;
+
+ private:
+  static constexpr std::uint64_t row = 32, slots = 4, blocks = 3;
+
+  void put(DeviceBuffer& to, const void* from, std::size_t bytes) {
+    to.write({static_cast<const std::uint8_t*>(from), bytes}, stream_);
+    gpu().synchronize(stream_);
+  }
+
+  const Driver& driver_{gpu().driver()};
+  OwnStream stream_{gpu()};
+  DeviceBuffer cache_{gpu(), blocks * slots * row}, rows_{gpu(), slots * row}, first_{gpu(), 16};
+  Graph graph_{nullptr};
+  GraphExec replay_{nullptr};
+};
+
+// Plan/run drift: replay sees changes *in* the table that was captured, but not another table.
+TEST(Graphs, AReplayUsesTheBlockTableOfItsCapture) {
+  if (gpu().driver().instantiate == nullptr) GTEST_SKIP() << "this driver cannot instantiate graphs with flags (CUDA 11.4)";
+  CapturedGather gather;
+  EXPECT_EQ(gather.replayed(), 1);
+  gather.name_block(gather.table, 1);
+  EXPECT_EQ(gather.replayed(), 2) << "the same table, new content";
+  gather.args.block_table = static_cast<const std::int32_t*>(gather.other.pointer());
+  EXPECT_EQ(gather.replayed(), 2) << "a new table that the graph does not know";
 }
 
 }  // namespace

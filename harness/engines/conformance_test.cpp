@@ -500,17 +500,16 @@ TEST_P(Conformance, RunsConcurrentRequests) {
   });
 }
 
-TEST_P(Conformance, MisuseIsATypedErrorAndMovesNothing) {
+TEST_P(Conformance, RefusesDescriptorsOutsideRegionsAndMovesNothing) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
-    auto& session = pair.session;
     const std::string there = pair.there.copy();
     const std::uint64_t end = pair.there.size();
     const auto post = [&](Descriptor d) {
       return code_of([&] {
-        const auto request = session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, 8}, d});
-        session.wait(request);
+        const auto request = pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, 8}, d});
+        pair.session.wait(request);
       });
     };
     EXPECT_EQ(post({pair.local, 0, 0, end - 7, 8}), Code::not_found) << "one byte past the end, remote";
@@ -521,7 +520,15 @@ TEST_P(Conformance, MisuseIsATypedErrorAndMovesNothing) {
     EXPECT_EQ(post({pair.local, 0, 1, 0, 8}), Code::not_found) << "the peer has one region";
     EXPECT_EQ(post({pair.local + 4711, 0, 0, 0, 8}), Code::not_found) << "unknown local region";
     expect_equal(pair.there, there, "destination");
+  });
+}
 
+TEST_P(Conformance, AnswersUnknownHandlesAndInvalidArgumentsWithTypedErrors) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    auto& session = pair.session;
+    const std::string there = pair.there.copy();
     EXPECT_EQ(code_of([&] { session.post(pair.peer + 4711, Op::write, {}); }), Code::not_found);
     EXPECT_EQ(code_of([&] { session.post(pair.peer, static_cast<Op>(9), {}); }), Code::invalid);
     EXPECT_EQ(code_of([&] { session.poll(4711); }), Code::not_found);

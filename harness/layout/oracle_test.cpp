@@ -310,51 +310,55 @@ TEST(VllmOracle, MatchesTheLayoutEnumOf0330) {
 
 // ---- LMCache -----------------------------------------------------------------------------------------------------------
 
+/// The one layout of the catalogue that claims an LMCache format.
+Entry lmcache_layout(const std::string& format) {
+  std::vector<Entry> claims;
+  for (const Entry& e : layouts()) {
+    const bool lmcache =
+        std::any_of(e.used_by.begin(), e.used_by.end(), [](const UsedBy& u) { return u.backend == "EngineKVFormat"; });
+    if (lmcache && e.names.contains("lmcache") && e.names.at("lmcache") == format) claims.push_back(e);
+  }
+  EXPECT_EQ(claims.size(), 1U) << format;
+  return claims.empty() ? Entry{} : claims.front();
+}
+
+void expect_structure(const Entry& e, const json& format, const json& sizes) {
+  const json& s = format.at("structure");
+  const auto levels = s.at("list_levels").get<Numbers>();
+  const auto& spec = format.at("spec_methods");
+  Geometry g{.layers = spec.at("num_layers"),
+             .blocks = sizes.at("NB"),
+             .block_size = sizes.at("BS"),
+             .heads = sizes.at("NH"),
+             .head_dim = sizes.at("HS")};
+  g = with_fixed(g, e);
+  if (e.fixed.contains("heads")) g.head_dim = spec.at("head_size");
+  const Cache cache = instantiate(e.text, g, fp16(), e.tensors);
+  const View view = view_of(cache.tensors.front());
+  EXPECT_EQ(view.shape, s.at("tensor_shape").get<Numbers>()) << e.id;
+  EXPECT_EQ(view.strides, s.at("tensor_strides").get<Numbers>()) << e.id;
+  std::int64_t tensors = 1, elements = 0;
+  for (std::int64_t level : levels) tensors *= level;
+  EXPECT_EQ(static_cast<std::int64_t>(cache.tensors.size()), tensors) << e.id;
+  EXPECT_EQ(e.tensors.list.empty(), levels.empty()) << e.id;
+  for (const Plane& p : cache.planes) elements += element_count(p);
+  EXPECT_EQ(elements, spec.at("elements_per_layer").get<std::int64_t>() * g.layers) << e.id;
+}
+
 TEST(LmcacheOracle, MatchesEveryFormat) {
   const json file = oracle("lmcache_formats.json");
-  const auto entries = layouts();
   // Not built by the probe, so there is no structure to compare; the layouts are catalogued from the source instead.
   const std::map<std::string, std::string> no_structure{
       {"NL_X_NB_BSV_BSS", "the probe did not build blocked scales"},
       {"NL_X_NP_X_NB_BS_ONE_HS", "the probe did not build tuples of planes"}};
   EXPECT_EQ(file.at("formats").size(), 19U);
-  for (const auto& [name, f] : file.at("formats").items()) {
-    std::vector<const Entry*> claims;
-    for (const Entry& e : entries) {
-      const bool lmcache =
-          std::any_of(e.used_by.begin(), e.used_by.end(), [](const UsedBy& u) { return u.backend == "EngineKVFormat"; });
-      if (lmcache && e.names.contains("lmcache") && e.names.at("lmcache") == name) claims.push_back(&e);
-    }
-    ASSERT_EQ(claims.size(), 1U) << name;
-    const Entry& e = *claims.front();
-    EXPECT_TRUE(e.id.starts_with("lmcache-" + std::to_string(f.at("id").get<int>()) + '-')) << e.id;
-    if (!f.contains("structure")) {
+  for (const auto& [name, format] : file.at("formats").items()) {
+    const Entry e = lmcache_layout(name);
+    ASSERT_TRUE(e.id.starts_with("lmcache-" + std::to_string(format.at("id").get<int>()) + '-')) << e.id;
+    if (format.contains("structure"))
+      expect_structure(e, format, file.at("geometry"));
+    else
       EXPECT_TRUE(no_structure.contains(name)) << name << " has no structure, and no reason is on the list";
-      continue;
-    }
-    const json& s = f.at("structure");
-    const auto levels = s.at("list_levels").get<Numbers>();
-    const auto shape = s.at("tensor_shape").get<Numbers>();
-    const auto& spec = f.at("spec_methods");
-    const auto& geo = file.at("geometry");
-    Geometry g{.layers = spec.at("num_layers"),
-               .blocks = geo.at("NB"),
-               .block_size = geo.at("BS"),
-               .heads = geo.at("NH"),
-               .head_dim = geo.at("HS")};
-    g = with_fixed(g, e);
-    if (e.fixed.contains("heads")) g.head_dim = spec.at("head_size");
-    const Cache cache = instantiate(e.text, g, fp16(), e.tensors);
-    const View view = view_of(cache.tensors.front());
-    EXPECT_EQ(view.shape, shape) << e.id;
-    EXPECT_EQ(view.strides, s.at("tensor_strides").get<Numbers>()) << e.id;
-    std::int64_t tensors = 1;
-    for (std::int64_t level : levels) tensors *= level;
-    EXPECT_EQ(static_cast<std::int64_t>(cache.tensors.size()), tensors) << e.id;
-    EXPECT_EQ(e.tensors.list.empty(), levels.empty()) << e.id;
-    std::int64_t elements = 0;
-    for (const Plane& p : cache.planes) elements += element_count(p);
-    EXPECT_EQ(elements, spec.at("elements_per_layer").get<std::int64_t>() * g.layers) << e.id;
   }
 }
 
@@ -422,6 +426,30 @@ TEST(SglangOracle, MatchesEveryPool) {
 
 // ---- Dynamo KVBM, and TensorRT-LLM's pool, which is its OperationalHND --------------------------------------------------
 
+/// Elements of the cache that do not lie where the strides of Dynamo place them.
+std::int64_t wrong_elements(const Cache& cache, const Geometry& g, const json& stride) {
+  const std::int64_t all = g.layers * 2 * g.blocks * g.block_size * g.heads * g.head_dim;
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0, rest = 0; i < all; ++i, rest = i) {
+    std::int64_t expected = 0;
+    Coord at{};
+    for (const auto& [axis, key, extent] : {std::tuple{Axis::channel, "head_dim", g.head_dim},
+                                            {Axis::head, "heads", g.heads},
+                                            {Axis::slot, "page", g.block_size},
+                                            {Axis::kv, "outer", std::int64_t{2}},
+                                            {Axis::block, "blocks", g.blocks},
+                                            {Axis::layer, "layers", g.layers}}) {
+      at[axis] = rest % extent;
+      rest /= extent;
+      if (stride.contains(key)) expected += at[axis] * stride.at(key).get<std::int64_t>();
+    }
+    const int allocation = stride.contains("layers") ? 0 : static_cast<int>(at[Axis::layer]);
+    const auto ours = locate(cache, Component::data, at);
+    wrong += !ours || ours->bit / 16 != expected || ours->allocation != allocation;
+  }
+  return wrong;
+}
+
 TEST(KvbmOracle, MatchesEveryElementOfEveryLayout) {
   const json file = oracle("kvbm_layouts.json");
   const json& n = file.at("sizes");
@@ -438,28 +466,9 @@ TEST(KvbmOracle, MatchesEveryElementOfEveryLayout) {
       continue;  // has separate numbers
     held.insert(e.id);
     const json& stride = file.at("strides").at(name->second);
-    const bool separate = !stride.contains("layers");
     const Cache cache = instantiate(e.text, g, fp16(), e.tensors);
-    ASSERT_EQ(cache.allocations.size(), separate ? static_cast<std::size_t>(g.layers) : 1U) << e.id;
-    const std::int64_t all = g.layers * 2 * g.blocks * g.block_size * g.heads * g.head_dim;
-    std::int64_t wrong = 0;
-    for (std::int64_t i = 0, rest = 0; i < all; ++i, rest = i) {
-      std::int64_t expected = 0;
-      Coord at{};
-      for (const auto& [axis, key, extent] : {std::tuple{Axis::channel, "head_dim", g.head_dim},
-                                              {Axis::head, "heads", g.heads},
-                                              {Axis::slot, "page", g.block_size},
-                                              {Axis::kv, "outer", std::int64_t{2}},
-                                              {Axis::block, "blocks", g.blocks},
-                                              {Axis::layer, "layers", g.layers}}) {
-        at[axis] = rest % extent;
-        rest /= extent;
-        if (stride.contains(key)) expected += at[axis] * stride.at(key).get<std::int64_t>();
-      }
-      const auto ours = locate(cache, Component::data, at);
-      wrong += !ours || ours->bit / 16 != expected || ours->allocation != (separate ? static_cast<int>(at[Axis::layer]) : 0);
-    }
-    EXPECT_EQ(wrong, 0) << e.id << ": of " << all << " elements, " << name->second;
+    ASSERT_EQ(cache.allocations.size(), stride.contains("layers") ? 1U : static_cast<std::size_t>(g.layers)) << e.id;
+    EXPECT_EQ(wrong_elements(cache, g, stride), 0) << e.id << ": " << name->second;
   }
   for (const char* id : {"kvbm-layer-separate", "kvbm-operational-hnd", "kvbm-operational-nhd", "kvbm-universal-pp",
                          "kvbm-universal-tp", "trtllm-pool"})

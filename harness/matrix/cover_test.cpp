@@ -54,57 +54,74 @@ catalogue::MatrixBlock block() {
   return b;
 }
 
-class CoverTest : public ::testing::TestWithParam<int> {};
+/// Every point of block(), and the tuples of `strength` values in it that can run, counted by brute force.
+class CoverTest : public ::testing::TestWithParam<int> {
+ protected:
+  CoverTest() {
+    each_point(space_, constraints_, block_, [&](const Point& point, int stopped) {
+      points_.push_back(point), stopped_.push_back(stopped);
+      add(point, all_);
+      if (stopped == 0) add(point, possible_);
+    });
+  }
+  void add(const Point& point, std::set<Values>& out) const {
+    add_tuples(space_, point, {0, 1, 2, 3, 6, 9, 12}, strength_, out);
+  }
+  std::vector<Point> array(CoverReport& report) { return covering_array(space_, constraints_, block_, strength_, report); }
+
+  const int strength_{GetParam()};
+  Space space_{committed()};
+  Constraints constraints_{space_};
+  const Block block_{resolve_block(space_, block(), "test")};
+  std::vector<Point> points_;
+  std::vector<int> stopped_;  ///< of each point: the constraint that stops it; 0 = it can run
+  std::set<Values> all_, possible_;
+};
 
 TEST_P(CoverTest, CoversExactlyTheTuplesThatCanRun) {
-  const int t = GetParam();
-  Space space(committed());
-  Constraints constraints(space);
-  const Block resolved = resolve_block(space, block(), "test");
-  const std::vector<int> varied{0, 1, 2, 3, 6, 9, 12};
-
-  std::set<Values> possible, in_suite;
-  std::vector<Point> points;
-  std::vector<int> constraint;
-  each_point(space, constraints, resolved, [&](const Point& point, int stopped) {
-    points.push_back(point), constraint.push_back(stopped);
-    add_tuples(space, point, varied, t, in_suite);
-    if (stopped == 0) add_tuples(space, point, varied, t, possible);
-  });
-  ASSERT_GT(possible.size(), 20u);
-  ASSERT_GE(in_suite.size(), possible.size() + (t > 1));  // constraints do exclude some
-
+  ASSERT_GT(possible_.size(), 20u);
   CoverReport report;
   std::set<Values> covered;
-  const auto rows = covering_array(space, constraints, resolved, t, report);
-  for (const auto& row : rows) {
-    ASSERT_EQ(constraints.check(row), 0) << id_of(space, row);
-    ASSERT_TRUE((*resolved.where)(row));
-    add_tuples(space, row, varied, t, covered);
+  for (const auto& row : array(report)) {
+    ASSERT_EQ(constraints_.check(row), 0) << id_of(space_, row);
+    ASSERT_TRUE((*block_.where)(row));
+    add(row, covered);
   }
-  EXPECT_EQ(covered, possible);
-  EXPECT_EQ(report.tuples, static_cast<std::int64_t>(possible.size()));
+  EXPECT_EQ(covered, possible_);
+  EXPECT_EQ(report.tuples, static_cast<std::int64_t>(possible_.size()));
   EXPECT_EQ(report.undecided, 0);
-  EXPECT_EQ(report.excluded.size(), in_suite.size() - possible.size());
+}
+
+TEST_P(CoverTest, NamesTheConstraintOfEachExcludedTuple) {
+  ASSERT_GE(all_.size(), possible_.size() + (strength_ > 1)) << "constraints do exclude some";
+  CoverReport report;
+  array(report);
+  EXPECT_EQ(report.excluded.size(), all_.size() - possible_.size());
   for (const auto& excluded : report.excluded) {
     Values tuple;
-    for (const auto& [a, v] : excluded.tuple) tuple.emplace(static_cast<int>(a), space.text(a, v));
-    ASSERT_TRUE(in_suite.contains(tuple) && !possible.contains(tuple)) << to_text(space, excluded.tuple);
+    for (const auto& [a, v] : excluded.tuple) tuple.emplace(static_cast<int>(a), space_.text(a, v));
+    ASSERT_TRUE(all_.contains(tuple) && !possible_.contains(tuple)) << to_text(space_, excluded.tuple);
     ASSERT_FALSE(excluded.constraint.empty());
   }
-  EXPECT_LT(rows.size(), points.size() / 4);
-  CoverReport again;
-  EXPECT_EQ(covering_array(space, constraints, resolved, t, again), rows);  // deterministic
+}
 
-  CoverReport subset_report;
-  std::set<Values> subset_covered;
-  for (const std::size_t i : covering_subset(space, constraints, points, constraint, t, subset_report)) {
-    ASSERT_EQ(constraint[i], 0);
-    add_tuples(space, points[i], varied, t, subset_covered);
+TEST_P(CoverTest, IsSmallAndDeterministic) {
+  CoverReport first, again;
+  const auto rows = array(first);
+  EXPECT_LT(rows.size(), points_.size() / 4);
+  EXPECT_EQ(array(again), rows);
+}
+
+TEST_P(CoverTest, SubsetCoversExactlyTheTuplesThatCanRun) {
+  CoverReport report;
+  std::set<Values> covered;
+  for (const std::size_t i : covering_subset(space_, constraints_, points_, stopped_, strength_, report)) {
+    ASSERT_EQ(stopped_[i], 0);
+    add(points_[i], covered);
   }
-  EXPECT_EQ(subset_covered, possible);
-  EXPECT_EQ(subset_report.tuples, static_cast<std::int64_t>(possible.size()));
-  EXPECT_EQ(subset_report.excluded.size(), in_suite.size() - possible.size());
+  EXPECT_EQ(covered, possible_);
+  EXPECT_EQ(report.tuples, static_cast<std::int64_t>(possible_.size()));
+  EXPECT_EQ(report.excluded.size(), all_.size() - possible_.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Strengths, CoverTest, ::testing::Values(1, 2, 3));

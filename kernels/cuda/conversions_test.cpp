@@ -50,56 +50,74 @@ struct Rule {
   u32 scale_bytes;
 };
 
+/// Blocks of random numbers and one of zeros: quantised, and converted back.
+struct Quantised {
+  static constexpr u64 blocks = 300;
+  static constexpr float global = 0.013F;
+
+  Quantised(const Rule& of, Dtype from)
+      : rule(of),
+        wide(from),
+        in(bytes(wide)),
+        codes(bytes(rule.code)),
+        scales(blocks * rule.scale_bytes),
+        back(bytes(wide)) {
+    kernels::fill_poison(42, 0, in.bytes());
+    for (u64 k = 0; k < rule.block; ++k) store_pair(in.data(), width(wide), k, 0, 0, false);
+    BlockArgs args;
+    args.wide = in.data();
+    args.codes = codes.data();
+    args.scales = scales.data();
+    args.blocks = blocks;
+    args.block = rule.block;
+    args.rule = rule.rule;
+    args.wide_dtype = number(wide), args.wide_width = width(wide);
+    args.code_dtype = number(rule.code), args.code_width = width(rule.code);
+    args.global = global;
+    launch("kvcts_quantise", args, 3);
+    args.wide = back.data();
+    launch("kvcts_dequantise", args, 3);
+  }
+
+  u64 bytes(Dtype dtype) const { return (blocks * rule.block * width(dtype) + 7) / 8; }
+  u32 number_in(u64 element) { return decode(wide, load_code(in.data(), width(wide), element)); }
+  u32 scale_of(u64 b) { return rule.scale_bytes == 4 ? reinterpret_cast<u32*>(scales.data())[b] : scales.data()[b]; }
+
+  kernels::convert::BlockScale expected_scale(u64 b) {
+    using namespace kernels::convert;
+    u32 amax = 0;
+    for (u64 k = 0; k < rule.block; ++k) amax = std::max(amax, number_in(b * rule.block + k) & 0x7fffffffu);
+    if (rule.rule == ScaleRule::nvfp4) return nvfp4_scale(amax, global);
+    if (rule.rule == ScaleRule::row) return row_scale(amax, rule.code);
+    return mx_scale(amax, rule.code, rule.rule == ScaleRule::mx_down ? Rounding::down : Rounding::up);
+  }
+  float factor_back(u32 scale) const {
+    if (rule.rule == ScaleRule::nvfp4) return float_of(decode(Dtype::e4m3fn, scale)) * global;
+    return rule.rule == ScaleRule::row ? float_of(scale) : float_of(decode(Dtype::e8m0, scale));
+  }
+
+  Rule rule;
+  Dtype wide;
+  Memory in, codes, scales, back;
+};
+
 TEST(DeviceQuantise, FollowsEveryRuleOfTheContract) {
   using namespace kernels::convert;
   const std::vector<Rule> rules{{ScaleRule::nvfp4, Dtype::e2m1, 16, 1},  {ScaleRule::mx_down, Dtype::e4m3fn, 32, 1},
                                 {ScaleRule::mx_up, Dtype::e2m1, 32, 1},  {ScaleRule::mx_down, Dtype::e2m1, 32, 1},
                                 {ScaleRule::row, Dtype::e4m3fn, 128, 4}, {ScaleRule::row, Dtype::int8, 24, 4},
                                 {ScaleRule::row, Dtype::e5m2, 7, 4}};
-  constexpr u64 blocks = 300;
-  const float global = 0.013F;
   for (const Rule& rule : rules) {
     for (const Dtype wide : {Dtype::fp32, Dtype::fp16, Dtype::bf16}) {
-      const u64 elements = blocks * rule.block;
-      Memory in(elements * width(wide) / 8), codes((elements * width(rule.code) + 7) / 8), scales(blocks * rule.scale_bytes),
-          back(elements * width(wide) / 8);
-      kernels::fill_poison(42, 0, in.bytes());
-      for (u64 k = 0; k < rule.block; ++k) store_pair(in.data(), width(wide), k, 0, 0, false);  // a block of zeros
-      BlockArgs args;
-      args.wide = in.data();
-      args.codes = codes.data();
-      args.scales = scales.data();
-      args.blocks = blocks;
-      args.block = rule.block;
-      args.rule = rule.rule;
-      args.wide_dtype = number(wide), args.wide_width = width(wide);
-      args.code_dtype = number(rule.code), args.code_width = width(rule.code);
-      args.global = global;
-      launch("kvcts_quantise", args, 3);
-      BlockArgs backwards = args;
-      backwards.wide = back.data();
-      launch("kvcts_dequantise", backwards, 3);
-      for (u64 b = 0; b < blocks; ++b) {
-        u32 amax = 0;
-        for (u64 k = 0; k < rule.block; ++k) {
-          amax = std::max(amax, decode(wide, load_code(in.data(), width(wide), b * rule.block + k)) & 0x7fffffffu);
-        }
-        const BlockScale scale = rule.rule == ScaleRule::nvfp4     ? nvfp4_scale(amax, global)
-                                 : rule.rule == ScaleRule::row     ? row_scale(amax, rule.code)
-                                 : rule.rule == ScaleRule::mx_down ? mx_scale(amax, rule.code, Rounding::down)
-                                                                   : mx_scale(amax, rule.code, Rounding::up);
-        const u32 stored = rule.scale_bytes == 4 ? reinterpret_cast<u32*>(scales.data())[b] : scales.data()[b];
-        ASSERT_EQ(stored, scale.code);
-        const float factor = rule.rule == ScaleRule::nvfp4 ? float_of(decode(Dtype::e4m3fn, stored)) * global
-                             : rule.rule == ScaleRule::row ? float_of(stored)
-                                                           : float_of(decode(Dtype::e8m0, stored));
-        for (u64 k = 0; k < rule.block; ++k) {
-          const u64 element = b * rule.block + k;
-          const u32 x = decode(wide, load_code(in.data(), width(wide), element));
-          const u32 code = load_code(codes.data(), width(rule.code), element);
-          ASSERT_EQ(code, encode_scaled(rule.code, x, scale.factor)) << b << ' ' << k;
-          ASSERT_EQ(load_code(back.data(), width(wide), element),
-                    encode(wide, bits_of(float_of(decode(rule.code, code)) * factor)));
+      Quantised made(rule, wide);
+      for (u64 b = 0; b < Quantised::blocks; ++b) {
+        const BlockScale scale = made.expected_scale(b);
+        ASSERT_EQ(made.scale_of(b), scale.code);
+        for (u64 element = b * rule.block; element < (b + 1) * rule.block; ++element) {
+          const u32 code = load_code(made.codes.data(), width(rule.code), element);
+          ASSERT_EQ(code, encode_scaled(rule.code, made.number_in(element), scale.factor)) << element;
+          ASSERT_EQ(load_code(made.back.data(), width(wide), element),
+                    encode(wide, bits_of(float_of(decode(rule.code, code)) * made.factor_back(scale.code))));
         }
       }
     }

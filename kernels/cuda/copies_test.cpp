@@ -114,78 +114,91 @@ TEST(DeviceRelayout, RefusesIncompatiblePlanes) {
   EXPECT_THROW(plan_relayout(nhd(Dtype::int4, 16, 8), 0, transposed(Dtype::int4, 16, 8), 0, list), layout::Error);
 }
 
-TEST(DeviceScatterAndGather, FollowSlotMappingAndBlockTable) {
-  constexpr i64 heads = 3, d = 40, n = 8, blocks = 9, tokens = 21;
-  constexpr u64 element = 2, row = d * element;
-  for (const u64 x : {std::uint64_t{d}, std::uint64_t{8}}) {  // all channels together, or x of them
-    const u64 run_bytes = x * element, runs = d / static_cast<i64>(x);
-    // [block, head, D/x, slot, x]
-    const Paged paged{heads * n * row, run_bytes, n * row, n * run_bytes};
-    Memory rows(tokens * heads * row), cache(blocks * heads * n * row, 0xee);
-    std::iota(rows.data(), rows.data() + rows.bytes().size(), u8{1});
-    std::vector<i64> slots;
-    for (i64 t = 0; t < tokens; ++t) slots.push_back(t == 5 ? -1 : (t * 11 + 3) % (blocks * n));
-    ScatterArgs scatter;
-    scatter.rows = rows.data();
-    scatter.token_stride = heads * row;
-    scatter.head_stride = row;
-    scatter.cache = cache.data();
-    scatter.slot_mapping = slots.data();
-    scatter.tokens = tokens;
-    scatter.heads = divider(heads, tokens * heads);
-    scatter.block_size = divider(n, blocks * n);
-    scatter.paged = paged;
-    const std::vector<u64> strides{paged.block, paged.slot,           paged.head,
-                                   paged.run,   scatter.token_stride, scatter.head_stride};
-    shape_copy(scatter, run_bytes, static_cast<u64>(runs), strides);
-    std::vector<u8> wanted(cache.bytes().begin(), cache.bytes().end());
-    for (i64 t = 0; t < tokens; ++t) {
-      if (slots[static_cast<std::size_t>(t)] < 0) continue;
-      const i64 block = slots[static_cast<std::size_t>(t)] / n, slot = slots[static_cast<std::size_t>(t)] % n;
-      for (i64 h = 0; h < heads; ++h) {
-        for (i64 c = 0; c < d; ++c) {
-          const i64 xi = static_cast<i64>(x);
-          const i64 to = (((block * heads + h) * (d / xi) + c / xi) * n + slot) * xi + c % xi;
-          const i64 from = (t * heads + h) * d + c;
-          for (i64 b = 0; b < 2; ++b) wanted[static_cast<std::size_t>(to * 2 + b)] = rows.data()[from * 2 + b];
-        }
-      }
-    }
-    launch("kvcts_scatter", scatter, 3);
-    ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), cache.data())) << x;
+/// A paged cache [block, head, D/x, slot, x] of 9 blocks, and rows [token, head, D].
+struct PagedCache {
+  static constexpr i64 heads = 3, d = 40, n = 8, blocks = 9;
+  static constexpr u64 element = 2, row = d * element;
 
-    // Requests of 13, 7 and 4 tokens; the last one has no block: its rows are not written.
-    const std::vector<std::int32_t> table{8, 0, -1, 3, 7, -1, -1, 2, 2};
-    const std::vector<u64> first{0, 13, 20, 24};
-    Memory out(24 * heads * row, 0x11);
-    GatherArgs gather;
-    gather.cache = cache.data();
-    gather.rows = out.data();
-    gather.block_table = table.data();
-    gather.first_token = first.data();
-    gather.requests = 3;
-    gather.table_stride = 3;
-    gather.tokens = 24;
-    gather.heads = divider(heads, 24 * heads);
-    gather.block_size = divider(n, 24);
-    gather.paged = paged;
-    shape_copy(gather, run_bytes, static_cast<u64>(runs), strides);
-    launch("kvcts_gather", gather, 3);
-    const auto rest = out.bytes().subspan(20 * heads * row);
-    EXPECT_TRUE(std::all_of(rest.begin(), rest.end(), [](u8 byte) { return byte == 0x11; }));
+  PagedCache(i64 together, i64 tokens)
+      : x(together), rows(static_cast<u64>(tokens * heads) * row, 0x11), cache(blocks * heads * n * row, 0xee) {}
+
+  i64 in_cache(i64 block, i64 slot, i64 head, i64 channel) const {
+    return (((block * heads + head) * (d / x) + channel / x) * n + slot) * x + channel % x;
+  }
+  static i64 in_rows(i64 token, i64 head, i64 channel) { return (token * heads + head) * d + channel; }
+
+  /// What the arguments of scatter and gather have in common.
+  template <class Args>
+  void describe(Args& args, i64 tokens) {
+    const u64 run_bytes = static_cast<u64>(x) * element;
+    args.rows = rows.data();
+    args.cache = cache.data();
+    args.heads = divider(heads, static_cast<u64>(tokens * heads));
+    args.paged = {heads * n * row, run_bytes, n * row, n * run_bytes};
+    const std::vector<u64> strides{args.paged.block, args.paged.slot, args.paged.head, args.paged.run, heads * row, row};
+    shape_copy(args, run_bytes, static_cast<u64>(d / x), strides);
+  }
+
+  i64 x;  ///< channels together
+  Memory rows, cache;
+};
+
+void count_up(Memory& memory) { std::iota(memory.data(), memory.data() + memory.bytes().size(), u8{1}); }
+
+TEST(DeviceScatter, FollowsTheSlotMapping) {
+  constexpr i64 tokens = 21;
+  for (const i64 x : {PagedCache::d, i64{8}}) {
+    PagedCache paged(x, tokens);
+    count_up(paged.rows);
+    std::vector<i64> slots;
+    for (i64 t = 0; t < tokens; ++t) slots.push_back(t == 5 ? -1 : (t * 11 + 3) % (paged.blocks * paged.n));
+    ScatterArgs args;
+    paged.describe(args, tokens);
+    args.token_stride = paged.heads * paged.row;
+    args.head_stride = paged.row;
+    args.slot_mapping = slots.data();
+    args.tokens = tokens;
+    args.block_size = divider(paged.n, paged.blocks * paged.n);
+    std::vector<u8> wanted(paged.cache.bytes().begin(), paged.cache.bytes().end());
+    for (i64 t = 0; t < tokens; ++t) {
+      const i64 to = slots[static_cast<std::size_t>(t)];
+      for (i64 h = 0; to >= 0 && h < paged.heads; ++h)
+        for (i64 c = 0; c < paged.d; ++c)
+          std::copy_n(paged.rows.data() + 2 * paged.in_rows(t, h, c), 2,
+                      wanted.data() + 2 * paged.in_cache(to / paged.n, to % paged.n, h, c));
+    }
+    launch("kvcts_scatter", args, 3);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), paged.cache.data())) << x;
+  }
+}
+
+// Requests of 13, 7 and 4 tokens; the last one has no block: its rows are not written.
+TEST(DeviceGather, FollowsTheBlockTable) {
+  constexpr i64 tokens = 24;
+  const std::vector<std::int32_t> table{8, 0, -1, 3, 7, -1, -1, 2, 2};
+  const std::vector<u64> first{0, 13, 20, 24};
+  for (const i64 x : {PagedCache::d, i64{8}}) {
+    PagedCache paged(x, tokens);
+    count_up(paged.cache);
+    std::vector<u8> wanted(paged.rows.bytes().begin(), paged.rows.bytes().end());
     for (i64 t = 0; t < 20; ++t) {
       const i64 request = t < 13 ? 0 : 1, position = t - (t < 13 ? 0 : 13);
-      const i64 block = table[static_cast<std::size_t>(request * 3 + position / n)], slot = position % n;
-      for (i64 h = 0; h < heads; ++h) {
-        for (i64 c = 0; c < d; ++c) {
-          const i64 xi = static_cast<i64>(x);
-          const i64 from = (((block * heads + h) * (d / xi) + c / xi) * n + slot) * xi + c % xi,
-                    to = (t * heads + h) * d + c;
-          ASSERT_EQ(out.data()[to * 2], cache.data()[from * 2]) << t << ' ' << h << ' ' << c;
-          ASSERT_EQ(out.data()[to * 2 + 1], cache.data()[from * 2 + 1]);
-        }
-      }
+      const i64 block = table[static_cast<std::size_t>(request * 3 + position / paged.n)];
+      for (i64 h = 0; h < paged.heads; ++h)
+        for (i64 c = 0; c < paged.d; ++c)
+          std::copy_n(paged.cache.data() + 2 * paged.in_cache(block, position % paged.n, h, c), 2,
+                      wanted.data() + 2 * paged.in_rows(t, h, c));
     }
+    GatherArgs args;
+    paged.describe(args, tokens);
+    args.block_table = table.data();
+    args.first_token = first.data();
+    args.requests = 3;
+    args.table_stride = 3;
+    args.tokens = tokens;
+    args.block_size = divider(paged.n, tokens);
+    launch("kvcts_gather", args, 3);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), paged.rows.data())) << x;
   }
 }
 

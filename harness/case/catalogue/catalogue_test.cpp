@@ -161,12 +161,12 @@ TEST(Schema, CaseReferenceListsEveryTable) {
   }
 }
 
-// Random damage to every committed file, and to hand-written cases: parsed, or one clear error; never anything else.
-TEST(Strictness, MutatedFilesParseOrGiveOneError) {
-  struct Victim {
-    const Kind* kind;
-    std::string name, text;
-  };
+struct Victim {
+  const Kind* kind;
+  std::string name, text;
+};
+
+std::vector<Victim> committed_files_and_a_case() {
   std::vector<Victim> victims;
   for (const auto& kind : kinds()) {
     std::istringstream folders(kind.folder);
@@ -178,8 +178,10 @@ TEST(Strictness, MutatedFilesParseOrGiveOneError) {
   victims.push_back({&kinds()[0], "case.yaml",
                      "case: a/b\nproducer: {layout: vllm-fa-nhd, claim: {tensors: {list: L}}}\nrequests:\n  - {tokens: 9}\n"
                      "expected: {outcome: FAIL, class: axis-permuted}\ncontrols:\n  - {name: c, set: {arch: cpu}}\n"});
-  std::mt19937_64 random(20261121);
-  const auto below = [&](std::size_t n) { return n == 0 ? std::size_t{0} : random() % n; };
+  return victims;
+}
+
+void damage(std::string& text, std::mt19937_64& random) {
   static constexpr std::string_view splinters[]{":",
                                                 "- ",
                                                 "[",
@@ -209,48 +211,59 @@ TEST(Strictness, MutatedFilesParseOrGiveOneError) {
                                                 "\xE2\x80\xA8",
                                                 "@",
                                                 "`"};
-  int parsed = 0, refused = 0;
-  for (int round = 0; round < 6000; ++round) {
-    const Victim& victim = victims[below(victims.size())];
-    std::string text = victim.text;
-    for (auto edits = 1 + below(4); edits > 0; --edits) {
-      const std::size_t at = below(text.size() + 1);
-      switch (below(6)) {
-        case 0:
-          text.insert(at, splinters[below(std::size(splinters))]);
-          break;
-        case 1:
-          text.erase(at, 1 + below(12));
-          break;
-        case 2:
-          if (at < text.size()) text[at] = static_cast<char>(below(256));
-          break;
-        case 3:
-          if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
-          break;
-        case 4:
-          text.insert(at, text.substr(below(text.size() + 1), below(60)));
-          break;
-        default:
-          text.resize(at);
-          break;
-      }
+  const auto below = [&](std::size_t n) { return n == 0 ? std::size_t{0} : random() % n; };
+  const std::size_t at = below(text.size() + 1);
+  switch (below(6)) {
+    case 0:
+      text.insert(at, splinters[below(std::size(splinters))]);
+      break;
+    case 1:
+      text.erase(at, 1 + below(12));
+      break;
+    case 2:
+      if (at < text.size()) text[at] = static_cast<char>(below(256));
+      break;
+    case 3:
+      if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
+      break;
+    case 4:
+      text.insert(at, text.substr(below(text.size() + 1), below(60)));
+      break;
+    default:
+      text.resize(at);
+      break;
+  }
+}
+
+/// Whether it parses; else the error is one line that names the file and what was expected.
+bool parses_or_gives_one_error(const Victim& victim, const std::string& text) {
+  try {
+    if (victim.kind->name == "case") {
+      parse_cases(text, "f.yaml");
+    } else {
+      for (const auto& document : parse_yaml(text, "f.yaml")) victim.kind->read(document);
     }
-    try {
-      if (victim.kind->name == "case") {
-        parse_cases(text, "f.yaml");
-      } else {
-        for (const auto& document : parse_yaml(text, "f.yaml")) victim.kind->read(document);
-      }
-      ++parsed;
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      ++refused;
-      ASSERT_TRUE(message.starts_with("f.yaml:")) << victim.name << ": " << message;
-      ASSERT_NE(message.find("expected"), std::string::npos) << message;
-      ASSERT_EQ(message.find('\n'), std::string::npos) << message;
-      ASSERT_LT(message.size(), 1000u) << message;
-    }  // anything else fails the test
+    return true;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("f.yaml:")) << victim.name << ": " << message;
+    EXPECT_NE(message.find("expected"), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_LT(message.size(), 1000u) << message;
+    return false;
+  }  // anything else fails the test
+}
+
+// Random damage to every committed file, and to hand-written cases: parsed, or one clear error; never anything else.
+TEST(Strictness, MutatedFilesParseOrGiveOneError) {
+  const std::vector<Victim> victims = committed_files_and_a_case();
+  std::mt19937_64 random(20261121);
+  int parsed = 0, refused = 0;
+  for (int round = 0; round < 6000 && !HasFailure(); ++round) {
+    const Victim& victim = victims[random() % victims.size()];
+    std::string text = victim.text;
+    for (auto edits = 1 + random() % 4; edits > 0; --edits) damage(text, random);
+    parses_or_gives_one_error(victim, text) ? ++parsed : ++refused;
   }
   EXPECT_GT(parsed, 200);
   EXPECT_GT(refused, 2000);

@@ -181,53 +181,65 @@ TEST(Scenario, ActuallyPatchesReplacesOrSkipsAStep) {
   EXPECT_TRUE(scenario.steps[0].as_intended);
 }
 
-TEST(Scenario, MistakesNameTheLineAndTheRemedy) {
-  const auto has = [](const std::string& steps, const std::string& part) {
-    const std::string error = error_of_steps(steps);
-    EXPECT_NE(error.find(part), std::string::npos) << steps << "\n" << error;
-    EXPECT_EQ(error.rfind("f.yaml:", 0), 0U) << error;
-  };
-  has("  - mvoe: {}\n", "f.yaml:8: key 'steps': expected an operation");
-  has("  - mvoe: {}\n", "did you mean 'move'?");
-  has("  - move: {request: A, frm: P, to: C}\n", "expected a key of a 'move' step, found 'frm'; did you mean 'from'?");
-  has("  - move: {request: A, from: P}\n", "expected the key 'to' in a 'move' step");
-  has("  - move: {request: A, from: P, to: C}\n    write: {}\n", "expected a step with one operation");
-  has("  - move: {request: A, from: Q, to: C}\n", "f.yaml:8: expected the name of a memory, found 'Q'");
-  has("  - move: {request: B, from: P, to: C}\n", "expected the name of a request, found 'B'");
-  has("  - check\n  - move: {request: A, from: P, to: C, actually: {after: chekc1}}\n",
-      "f.yaml:9: expected the name of a step, found 'chekc1'; did you mean 'check1'?");
-  has("  - move: {request: A, from: P, to: C, after: x}\n", "expected a key of a 'move' step, found 'after'");
-  has("  - move: {request: A, from: P, to: C, layers: 0, to_layers: [1, 2]}\n", "as many as in 'layers' (1)");
-  has("  - move: {request: A, from: P, to: C, to_layers: 1}\n", "'to_layers' only with 'layers'");
-  has("  - move: {request: A, from: P, to: C, tokens: \"4..4\"}\n", "key 'tokens': expected an index, a range");
-  has("  - move: {request: A, from: P, to: C, tokens: \"0..9999999\"}\n", "at most 1048576 indices");
-  has("  - move: {request: A, from: P, to: {layout: x}}\n", "expected the key 'of' in a view");
-  has("  - move: {request: A, from: P, to: {of: C, layout: x, template: y}}\n", "one of layout, template and planes");
-  has("  - move: {request: A, from: P, to: {of: C, strides: {blok: 3}}}\n", "'blok'");
-  has("  - move: {request: A, from: P, to: {of: C, arithmetic: int7}}\n", "int8 to int64");
-  has("  - copy: {from: P, to: C, bytes: 4, count: 2}\n", "expected the key 'from_step' in a step with count > 1");
-  has("  - copy: {from: {of: P}, to: C, bytes: 4}\n", "a memory \"P\" or an allocation");
-  has("  - fill: {to: P, value: red}\n", "poison, zero, or bytes in hexadecimal");
-  has("  - fill: {to: P, value: zero, bytes: 1, request: A}\n", "say in one way which bytes are filled");
-  has("  - require: {about: heads, expects: 3}\n", "expects and found together");
-  has("  - require: {about: heads}\n", "say what is compared");
-  has("  - unpack: {memory: P, expects: 5}\n", "a list of names of dims");
-  has("  - check: {bytes: 4}\n", "expected the key 'memory' in a range of bytes");
-  has("  - nothing: {actually: {to: P}}\n", "skipped, keys that differ from what was intended, or a list of steps");
-  has("  - write: {request: A, to: P, actually: []}\n", "say what the code did instead");
-  has("  - write: {request: A, to: P, actually: [{move: {request: A, from: P, to: Z}}]}\n", "found 'Z'");
-  has("  - write: {request: A, to: P, actually: {before: write1, after: write1}}\n", "one of after and before");
-  has("  - copy: {from: P, to: C, bytes: 4, actually: {reads: issue, after: x}}\n",
-      "expected a key of a 'copy' step, found 'reads'");
-  has("  - move: {request: A, from: P, to: C, actually: {reads: issue}}\n", "'reads' only with after or before");
-  has("  - check: {name: a}\n  - check: {name: a}\n", "rename one of the two called 'a'");
-  has("  - read: {request: A, from: P, output: C}\n", "found 'C', which is a memory");
-  has("  - read: {request: A, from: P, decode: true, parts: data}\n", "no 'parts' in a read with decode");
-  has("  - read: {request: A, from: P, actually: {scales: ignored}}\n", "'scales' only with decode");
-  has("  - fill: {to: P/kv.L0, value: zero, parts: scales}\n", "'parts' only with request or to_blocks");
-  has("  - fill: {to: P/kv.L0, value: zero, kv: K}\n", "'kv' only with request or to_blocks");
-  has("  - fill: {to: [P/kv.L0, C/kv.L0], value: zero}\n", "one memory or allocation");
-  has("  []\n", "a list of steps");
+void expect_error(const std::string& steps, const std::string& part) {
+  const std::string error = error_of_steps(steps);
+  EXPECT_NE(error.find(part), std::string::npos) << steps << "\n" << error;
+  EXPECT_EQ(error.rfind("f.yaml:", 0), 0U) << error;
+}
+
+TEST(Scenario, ErrorsInNamesAndKeysNameTheLineAndTheRemedy) {
+  expect_error("  - mvoe: {}\n", "f.yaml:8: key 'steps': expected an operation");
+  expect_error("  - mvoe: {}\n", "did you mean 'move'?");
+  expect_error("  - move: {request: A, frm: P, to: C}\n",
+               "expected a key of a 'move' step, found 'frm'; did you mean 'from'?");
+  expect_error("  - move: {request: A, from: P}\n", "expected the key 'to' in a 'move' step");
+  expect_error("  - move: {request: A, from: P, to: C}\n    write: {}\n", "expected a step with one operation");
+  expect_error("  - move: {request: A, from: Q, to: C}\n", "f.yaml:8: expected the name of a memory, found 'Q'");
+  expect_error("  - move: {request: B, from: P, to: C}\n", "expected the name of a request, found 'B'");
+  expect_error("  - check\n  - move: {request: A, from: P, to: C, actually: {after: chekc1}}\n",
+               "f.yaml:9: expected the name of a step, found 'chekc1'; did you mean 'check1'?");
+  expect_error("  - move: {request: A, from: P, to: C, after: x}\n", "expected a key of a 'move' step, found 'after'");
+  expect_error("  - check: {name: a}\n  - check: {name: a}\n", "rename one of the two called 'a'");
+  expect_error("  - read: {request: A, from: P, output: C}\n", "found 'C', which is a memory");
+  expect_error("  []\n", "a list of steps");
+}
+
+TEST(Scenario, ErrorsInPicksAndViewsNameTheLineAndTheRemedy) {
+  expect_error("  - move: {request: A, from: P, to: C, layers: 0, to_layers: [1, 2]}\n", "as many as in 'layers' (1)");
+  expect_error("  - move: {request: A, from: P, to: C, to_layers: 1}\n", "'to_layers' only with 'layers'");
+  expect_error("  - move: {request: A, from: P, to: C, tokens: \"4..4\"}\n", "key 'tokens': expected an index, a range");
+  expect_error("  - move: {request: A, from: P, to: C, tokens: \"0..9999999\"}\n", "at most 1048576 indices");
+  expect_error("  - move: {request: A, from: P, to: {layout: x}}\n", "expected the key 'of' in a view");
+  expect_error("  - move: {request: A, from: P, to: {of: C, layout: x, template: y}}\n",
+               "one of layout, template and planes");
+  expect_error("  - move: {request: A, from: P, to: {of: C, strides: {blok: 3}}}\n", "'blok'");
+  expect_error("  - move: {request: A, from: P, to: {of: C, arithmetic: int7}}\n", "int8 to int64");
+  expect_error("  - read: {request: A, from: P, decode: true, parts: data}\n", "no 'parts' in a read with decode");
+  expect_error("  - fill: {to: P/kv.L0, value: zero, parts: scales}\n", "'parts' only with request or to_blocks");
+  expect_error("  - fill: {to: P/kv.L0, value: zero, kv: K}\n", "'kv' only with request or to_blocks");
+}
+
+TEST(Scenario, ErrorsInCopiesFillsAndChecksNameTheLineAndTheRemedy) {
+  expect_error("  - copy: {from: P, to: C, bytes: 4, count: 2}\n", "expected the key 'from_step' in a step with count > 1");
+  expect_error("  - copy: {from: {of: P}, to: C, bytes: 4}\n", "a memory \"P\" or an allocation");
+  expect_error("  - fill: {to: P, value: red}\n", "poison, zero, or bytes in hexadecimal");
+  expect_error("  - fill: {to: P, value: zero, bytes: 1, request: A}\n", "say in one way which bytes are filled");
+  expect_error("  - require: {about: heads, expects: 3}\n", "expects and found together");
+  expect_error("  - require: {about: heads}\n", "say what is compared");
+  expect_error("  - unpack: {memory: P, expects: 5}\n", "a list of names of dims");
+  expect_error("  - check: {bytes: 4}\n", "expected the key 'memory' in a range of bytes");
+  expect_error("  - fill: {to: [P/kv.L0, C/kv.L0], value: zero}\n", "one memory or allocation");
+}
+
+TEST(Scenario, ErrorsInActualStepsNameTheLineAndTheRemedy) {
+  expect_error("  - nothing: {actually: {to: P}}\n", "skipped, keys that differ from what was intended, or a list of steps");
+  expect_error("  - write: {request: A, to: P, actually: []}\n", "say what the code did instead");
+  expect_error("  - write: {request: A, to: P, actually: [{move: {request: A, from: P, to: Z}}]}\n", "found 'Z'");
+  expect_error("  - write: {request: A, to: P, actually: {before: write1, after: write1}}\n", "one of after and before");
+  expect_error("  - copy: {from: P, to: C, bytes: 4, actually: {reads: issue, after: x}}\n",
+               "expected a key of a 'copy' step, found 'reads'");
+  expect_error("  - move: {request: A, from: P, to: C, actually: {reads: issue}}\n", "'reads' only with after or before");
+  expect_error("  - read: {request: A, from: P, actually: {scales: ignored}}\n", "'scales' only with decode");
 }
 
 TEST(Scenario, ReportsMistakesInMemory) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <sstream>
@@ -227,8 +228,7 @@ TEST(ResolveScenario, IsSerializedAndDigested) {
   EXPECT_FALSE(worker_view(c).contains("script"));
 }
 
-// Damaged scenarios yield a case or one clear error; a case travels whole.
-TEST(ResolveScenario, DamagedScenariosParseOrGiveOneError) {
+std::vector<std::string> sound_scenarios() {
   std::vector<std::string> texts{std::string(head) +
                                  "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: "
                                  "{block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
@@ -236,30 +236,33 @@ TEST(ResolveScenario, DamagedScenariosParseOrGiveOneError) {
     std::ifstream in(checkout::source() + "/cases/faults/" + file + ".yaml");
     std::ostringstream text;
     text << in.rdbuf();
-    ASSERT_FALSE(text.str().empty()) << file;
+    EXPECT_FALSE(text.str().empty()) << file;
     texts.push_back(text.str());
   }
+  return texts;
+}
+
+void damage(std::string& text, const std::function<std::size_t(std::size_t)>& any) {
+  static const std::vector<std::string> odd{"-1",   "0",        "4611686018427387904", "{",  "]", "P", "\"0..9\"",
+                                            "null", "99999999", "actually: skipped",   ": ", "K"};
+  const std::size_t at = any(text.size()), digit = text.find_first_of("0123456789", at), kind = any(4);
+  if (kind == 0)
+    text.erase(at, any(8) + 1);
+  else if (kind == 1)
+    text.insert(at, odd[any(odd.size())]);
+  else if (digit != std::string::npos)
+    text.replace(digit, 1, odd[any(odd.size())]);
+}
+
+// Damaged scenarios yield a case or one clear error; a case travels whole.
+TEST(ResolveScenario, DamagedScenariosParseOrGiveOneError) {
+  const std::vector<std::string> texts = sound_scenarios();
   std::mt19937 rng(7);
   const auto any = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(rng); };
-  const std::vector<std::string> odd{"-1",   "0",        "4611686018427387904", "{",  "]", "P", "\"0..9\"",
-                                     "null", "99999999", "actually: skipped",   ": ", "K"};
   int resolved_cases = 0, refused = 0;
   for (int i = 0; i < 400; ++i) {
     std::string text = texts[any(texts.size())];
-    for (std::size_t k = 0; k <= any(3); ++k) {
-      const std::size_t at = any(text.size());
-      const std::size_t digit = text.find_first_of("0123456789", at);
-      switch (any(4)) {
-        case 0:
-          text.erase(at, any(8) + 1);
-          break;
-        case 1:
-          text.insert(at, odd[any(odd.size())]);
-          break;
-        default:
-          if (digit != std::string::npos) text.replace(digit, 1, odd[any(odd.size())]);
-      }
-    }
+    for (std::size_t k = 0; k <= any(3); ++k) damage(text, any);
     try {
       for (const auto& spec : catalogue::parse_cases(text, "f.yaml", &catalogue())) {
         const auto c = resolve(spec, catalogue());

@@ -302,37 +302,43 @@ TEST(Report, CoversARunThatNeverPlanned) {
   EXPECT_NE(got["schema"], json(nullptr));
 }
 
-// One engine fault, four classes: what fits all of them is the cause. A fault without such a rule keeps its own.
-TEST(Report, GroupsFailuresThatShareOneRule) {
-  const std::string odd = "every piece of an odd length is 1 byte short", shorter = "every shorter piece is 1 byte short";
-  struct Ended {
-    FaultClass fault_class;
-    Finding finding;
-  };
-  const std::vector<Ended> ended{
-      {FaultClass::layer_missing, {"consumer, V: not written", 8, false, "not written by K/V", {odd}}},
-      {FaultClass::truncated, {"consumer: " + odd, 8, false, "", {odd, shorter}}},
-      {FaultClass::none, {"consumer: " + odd, 3, false, "", {odd}}},
-      {FaultClass::false_success, {"consumer: " + shorter, 5, false, "", {shorter, odd}}},
-      {FaultClass::layer_missing, {"consumer, layer 1: not written", 8, false, "not written by layer", {}}},
-      {FaultClass::layer_missing, {"consumer, layers 2..3: not written", 64, false, "not written by layer", {}}},
-      {FaultClass::layer_missing, {"consumer, K: not written", 64, false, "not written by K/V", {}}}};
-  sample::TemporaryDirectory dir;
-  auto store = RunStore::create(dir.path(), sample::info(), {});
-  const auto plan = sample::plan(static_cast<int>(ended.size()) * 4);
+struct Failure {
+  FaultClass fault_class;
+  Finding finding;
+};
+
+/// A run in which every fourth case fails, with one of `failures` each.
+store::RunReader run_with(const std::vector<Failure>& failures, const std::filesystem::path& folder) {
+  auto store = RunStore::create(folder, sample::info(), {});
+  const auto plan = sample::plan(static_cast<int>(failures.size()) * 4);
   store.plan(plan);
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto r = sample::passed(plan[i]);
     if (i % 4 == 0) {
       r.outcome = Outcome::fail, r.verdict = Verdict::unexpected, r.phase = Phase::compare;
-      r.diagnosis.fault_class = ended[i / 4].fault_class;
-      r.what_happened = {ended[i / 4].finding};
+      r.diagnosis.fault_class = failures[i / 4].fault_class;
+      r.what_happened = {failures[i / 4].finding};
       r.message = r.what_happened[0].text;
     }
     store.record(r);
   }
   store.finish(Ending::complete);
-  const auto reader = store::RunReader::open(dir.path());
+  return store::RunReader::open(folder);
+}
+
+// One engine fault, four classes: what fits all of them is the cause. A fault without such a rule keeps its own.
+TEST(Report, GroupsFailuresThatShareOneRule) {
+  const std::string odd = "every piece of an odd length is 1 byte short", shorter = "every shorter piece is 1 byte short";
+  sample::TemporaryDirectory dir;
+  const auto reader =
+      run_with({{FaultClass::layer_missing, {"consumer, V: not written", 8, false, "not written by K/V", {odd}}},
+                {FaultClass::truncated, {"consumer: " + odd, 8, false, "", {odd, shorter}}},
+                {FaultClass::none, {"consumer: " + odd, 3, false, "", {odd}}},
+                {FaultClass::false_success, {"consumer: " + shorter, 5, false, "", {shorter, odd}}},
+                {FaultClass::layer_missing, {"consumer, layer 1: not written", 8, false, "not written by layer", {}}},
+                {FaultClass::layer_missing, {"consumer, layers 2..3: not written", 64, false, "not written by layer", {}}},
+                {FaultClass::layer_missing, {"consumer, K: not written", 64, false, "not written by K/V", {}}}},
+               dir.path());
   const auto view = load(reader);
   std::vector<std::string> causes;
   for (const Cause& cause : view.of(Section::failed)) causes.push_back(cause.title + ": " + cause.message);
@@ -342,9 +348,10 @@ TEST(Report, GroupsFailuresThatShareOneRule) {
   const Cause& first = view.of(Section::failed)[0];
   EXPECT_EQ(first.count, 4);
   EXPECT_TRUE(has(first.check, "length, the alignment and the order")) << first.check;
+  const std::string of_first = sample::planned(0).id, of_last = sample::planned(24).id;
   reader.for_each([&](const store::Row& row) {
-    if (row.planned.id == plan[0].id || row.planned.id == plan[24].id) {
-      EXPECT_EQ(view.cause_of(row), row.planned.id == plan[0].id ? 1u : 3u);
+    if (row.planned.id == of_first || row.planned.id == of_last) {
+      EXPECT_EQ(view.cause_of(row), row.planned.id == of_first ? 1u : 3u);
     }
   });
 }

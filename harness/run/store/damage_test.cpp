@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <random>
 #include <set>
+#include <system_error>
 
 #include "run/store/testing/sample.hpp"
 
@@ -62,6 +64,40 @@ using sample::TemporaryDirectory;
   ::_exit(0);
 }
 
+struct Killed {
+  int status{0};          ///< of waitpid()
+  std::uint32_t safe{0};  ///< results whose safety it acknowledged
+};
+
+Killed write_and_kill(const fs::path& directory, useconds_t after) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  const pid_t child = ::fork();
+  if (child == 0) write_until_killed(directory, ends[1]);
+  ::close(ends[1]);
+  ::usleep(after);
+  Killed killed;
+  if (child < 0 || ::kill(child, SIGKILL) != 0 || ::waitpid(child, &killed.status, 0) != child)
+    throw std::system_error(errno, std::generic_category(), "fork, kill or waitpid");
+  for (std::uint32_t next = 0; ::read(ends[0], &next, sizeof next) == sizeof next;) killed.safe = next;
+  ::close(ends[0]);
+  return killed;
+}
+
+void complete_and_expect_all(const fs::path& directory, std::int64_t missing, int cases) {
+  auto store = RunStore::open(directory, {"last"});
+  const auto left = store.missing();
+  EXPECT_EQ(std::ssize(left), missing);
+  for (const auto& planned : left) store.record(sample::passed(planned));
+  store.finish(Ending::complete);
+  const auto rows = store.reader().rows();
+  ASSERT_EQ(rows.size(), static_cast<std::size_t>(cases));
+  for (int n = 0; n < cases; ++n) {
+    ASSERT_TRUE(rows[static_cast<std::size_t>(n)].decided);
+    ASSERT_EQ(rows[static_cast<std::size_t>(n)].planned, sample::planned(n));
+  }
+}
+
 // Sums what children acknowledged before they died at a random moment; afterwards the store must hold at least that,
 // each id once.
 TEST(StoreKill, LosesNoAcknowledgedResultAndCountsNoneTwice) {
@@ -72,47 +108,22 @@ TEST(StoreKill, LosesNoAcknowledgedResultAndCountsNoneTwice) {
   std::int64_t decided = 0;
   int kills = 0;
   for (int round = 0; round < 1000 && kills < 100; ++round) {
-    int ends[2];
-    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) write_until_killed(dir.path(), ends[1]);
-    ::close(ends[1]);
-    ::usleep(2000 + random() % 25000);
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) ++kills;
-    std::uint32_t safe = 0, next = 0;
-    while (::read(ends[0], &next, sizeof next) == sizeof next) safe = next;
-    ::close(ends[0]);
-
+    const Killed killed = write_and_kill(dir.path(), static_cast<useconds_t>(2000 + random() % 25000));
+    if (WIFSIGNALED(killed.status)) ++kills;
     const auto reader = RunReader::open(dir.path());  // integrity check included
     const auto counts = reader.counts();
     ASSERT_EQ(counts.planned, cases);
-    ASSERT_GE(counts.decided, decided + safe) << "an acknowledged result is lost";
+    ASSERT_GE(counts.decided, decided + killed.safe) << "an acknowledged result is lost";
     std::set<std::string> seen;
-    const auto results = reader.results();
-    for (const auto& r : results) ASSERT_TRUE(seen.insert(r.id).second) << r.id << " twice";
-    ASSERT_EQ(static_cast<std::int64_t>(results.size()), counts.decided);
+    for (const auto& r : reader.results()) ASSERT_TRUE(seen.insert(r.id).second) << r.id << " twice";
+    ASSERT_EQ(std::ssize(seen), counts.decided);
     decided = counts.decided;
-    if (WIFEXITED(status)) {
-      ASSERT_EQ(WEXITSTATUS(status), 0);
-      break;
-    }
+    if (!WIFEXITED(killed.status)) continue;
+    ASSERT_EQ(WEXITSTATUS(killed.status), 0);
+    break;
   }
   EXPECT_GE(kills, 100) << "the run was over too soon to be killed often enough: raise `cases`";
-  auto store = RunStore::open(dir.path(), {"last"});
-  const auto left = store.missing();
-  EXPECT_EQ(static_cast<std::int64_t>(left.size()), cases - decided);
-  for (const auto& planned : left) store.record(sample::passed(planned));
-  store.finish(Ending::complete);
-  const auto rows = store.reader().rows();
-  ASSERT_EQ(rows.size(), static_cast<std::size_t>(cases));
-  for (int n = 0; n < cases; ++n) {
-    ASSERT_TRUE(rows[static_cast<std::size_t>(n)].decided);
-    ASSERT_EQ(rows[static_cast<std::size_t>(n)].planned, sample::planned(n));
-  }
+  complete_and_expect_all(dir.path(), cases - decided, cases);
 }
 
 // Killed while the run directory is created and planned: it resumes, or reports in one sentence that there is nothing
