@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Told {
+struct Output {
   int status{0};  ///< exit status; negative: not an exit
   std::string text;
 };
 
 /// Runs a shell script inside.
-Told inside(const std::string& script, const Sandbox& sandbox = {}) {
+Output inside(const std::string& script, const Sandbox& sandbox = {}) {
   const UniqueFd filter = filter_of(sandbox);
   std::vector<std::string> argv = sandboxed(sandbox, 3, {"/bin/sh", "-c", script});
   std::vector<char*> pointers = pointers_to(argv);
@@ -46,7 +46,7 @@ Told inside(const std::string& script, const Sandbox& sandbox = {}) {
   const int error = ::posix_spawn(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  Told reported;
+  Output reported;
   std::array<char, 4096> buffer;
   for (ssize_t n = 0; error == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
     reported.text.append(buffer.data(), static_cast<std::size_t>(n));
@@ -75,7 +75,7 @@ TEST_F(InSandbox, SeesOnlyItsOwnProcesses) {
 TEST_F(InSandbox, LeavesNoFilesBehind) {
   const std::string name = "kvcts-sandbox-" + std::to_string(::getpid());
   for (const std::string folder : {"/tmp/", "/dev/shm/", "/run/", "/var/tmp/"}) {
-    const Told reported = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder);
+    const Output reported = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder);
     EXPECT_TRUE(reported.text.starts_with("x\n")) << folder << reported.text;
     EXPECT_LE(std::count(reported.text.begin(), reported.text.end(), '\n'), 3)
         << "beside it at most a checkout: " << reported.text;
