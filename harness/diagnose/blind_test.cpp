@@ -50,7 +50,7 @@ YAML::Node with_labels_of(const YAML::Node& document, const YAML::Node& other) {
 
 class Blind : public testing::TestWithParam<std::string> {};
 
-TEST_P(Blind, SameDiagnosisWithoutAndWithAnothersLabels) {
+TEST_P(Blind, DiagnosisIgnoresIdTitleAndExpectation) {
   const catalogue::Catalogue catalogue(cases);
   const std::vector<YAML::Node> all = documents(GetParam());
   ASSERT_GE(all.size(), 2u);

@@ -48,7 +48,7 @@ Report executed(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
 
 class FaultCases : public testing::TestWithParam<std::string> {};
 
-TEST_P(FaultCases, EachEndsAsDeclared) {
+TEST_P(FaultCases, EndAsDeclared) {
   const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   const char* only = std::getenv("KVCTS_ONLY");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {

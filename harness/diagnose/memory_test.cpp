@@ -20,7 +20,7 @@ double peak_of(const std::string& id) {
   return testing_support::peak_of([&] { return as_expected(spec, run_scenario(scenario, 1)); });
 }
 
-TEST(Memory, APoolCostsWhatIsTouchedOfIt) {
+TEST(Memory, APoolCostsOnlyTouchedPages) {
   const double right = peak_of("memory/two-blocks-of-a-large-pool#intended"),
                wrong = peak_of("memory/two-blocks-of-a-large-pool");
   EXPECT_GT(right, 0);
@@ -29,7 +29,7 @@ TEST(Memory, APoolCostsWhatIsTouchedOfIt) {
   EXPECT_LT(wrong, 600 * mib);
 }
 
-TEST(Memory, IsReckonedBeforehand) {
+TEST(Memory, EstimateBoundsWhatARunUses) {
   for (const std::string size : {"memory/half-a-mib", "memory/two-mib"}) {
     for (const char* dtype : {"", "#scales", "#global-scales"}) {
       SCOPED_TRACE(size + dtype);
@@ -41,7 +41,7 @@ TEST(Memory, IsReckonedBeforehand) {
   }
 }
 
-TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
+TEST(Memory, ASearchBeyondTheLimitIsNotStarted) {
   const std::string id = "memory/search-that-would-not-fit";
   const double peak = peak_of(id);
   EXPECT_GT(peak, 0);

@@ -14,7 +14,7 @@
 namespace kvcts::scenario {
 namespace {
 
-TEST(Precedence, NamesEveryClassThatAFamilyProposes) {
+TEST(Precedence, ListsEveryClassThatAGeneratorProposes) {
   const std::filesystem::path root = std::filesystem::path(checkout::source()) / "cases";
   const catalogue::Catalogue catalogue(root);
   Proposals proposals;

@@ -27,14 +27,14 @@ BufferAddress in_c(std::int64_t offset) {
   return address;
 }
 
-TEST(ReportedRun, ABlockThatNeverCameIsNamed) {
+TEST(ReportedRun, NamesABlockThatNeverArrived) {
   const Explanation found = of({in_c(5 * block), block, Patch::Is::before, in_c(5 * block)});
   EXPECT_TRUE(found.exact) << found.words;
   EXPECT_GT(found.tried, 0);
 }
 
 // No step moves what nothing had: a bit that flipped on the way.
-TEST(ReportedRun, ContentThatNothingHadIsNotSearchedFor) {
+TEST(ReportedRun, IgnoresContentThatNoMemoryHeld) {
   const Explanation found = of({in_c(5 * block), 1, Patch::Is::changed, {}, {4}});
   EXPECT_FALSE(found.exact) << found.words;
   EXPECT_EQ(found.tried, 0);

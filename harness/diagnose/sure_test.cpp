@@ -13,7 +13,7 @@ bool says(const Diagnosis& why, const std::string& words) { return why.text.find
 
 const Cause stale{FaultClass::stale_block, "old"}, missing{FaultClass::layer_missing, "one layer"};
 
-TEST(Sure, OneClassAlone) {
+TEST(Sure, OnlyOneClassFits) {
   EXPECT_TRUE(kvcts::named({stale}, "").sure);
   EXPECT_TRUE(kvcts::named({stale, {FaultClass::stale_block, "in other words"}}, "").sure);
   EXPECT_FALSE(kvcts::named({stale, missing}, "").sure) << "another class explains as much, though it is less likely";
@@ -24,7 +24,7 @@ TEST(Sure, OneClassAlone) {
   EXPECT_TRUE(says(two, "the bytes cannot tell it from layer-missing: one layer"));
 }
 
-TEST(Sure, ACountOrAReportThatDecidesIsNamed) {
+TEST(Sure, NamesTheCountOrReportThatDecides) {
   Cause other = missing;
   other.diagnosed_by = DiagnosedBy::count;
   const Diagnosis counted = kvcts::named({stale, other}, "");
@@ -35,7 +35,7 @@ TEST(Sure, ACountOrAReportThatDecidesIsNamed) {
       << "no word of it";
 }
 
-TEST(Sure, NothingIsInDoubt) {
+TEST(Sure, ASureAnswerLeavesNothingOpen) {
   EXPECT_FALSE(kvcts::named({stale}, "", {.cut = true}).sure);
   EXPECT_FALSE(kvcts::named({stale}, "", {.other_count = true}).sure);
   const Diagnosis unknown = kvcts::named({stale}, "", {.undeclared = {64, 4096}});

@@ -32,7 +32,7 @@ Bytes as_bytes(const std::vector<T>& codes) {
   return out;
 }
 
-TEST(ChangedCodes, NamesTheWidthOfWordsThatWereTurnedRound) {
+TEST(ChangedCodes, NamesTheWidthOfReversedWords) {
   for (const std::size_t width : {2u, 4u, 8u}) {
     Bytes found = some(256);
     for (auto at = found.begin(); at != found.end(); at += static_cast<std::ptrdiff_t>(width))
@@ -52,7 +52,7 @@ TEST(ChangedCodes, NamesExchangedHalvesOfBytes) {
   EXPECT_NE(named->words.find("halves"), std::string::npos) << named->words;
 }
 
-TEST(ChangedCodes, SaysEachConversionThatItSaw) {
+TEST(ChangedCodes, NamesEachConversion) {
   const auto named = cause(Dtype::bf16, as_bytes<std::uint16_t>({0x8000, 0x7fc1, 0x0001, 0x3f80}),
                            as_bytes<std::uint16_t>({0x0000, 0x7fc0, 0x0000, 0x3f80}));
   ASSERT_TRUE(named);
@@ -70,21 +70,21 @@ TEST(ChangedCodes, NamesABiasThatIsOneLarger) {
   EXPECT_NE(named->words.find("bias"), std::string::npos) << named->words;
 }
 
-TEST(ChangedCodes, OneCodeThatDisagreesIsEnoughForNone) {
+TEST(ChangedCodes, OneCodeThatDisagreesRefutesAChange) {
   Bytes found = some(256);
   for (std::size_t at = 0; at < found.size(); at += 2) std::swap(found[at], found[at + 1]);
   found[100] ^= 1;
   EXPECT_FALSE(cause(Dtype::bf16, some(256), found));
 }
 
-TEST(ChangedCodes, CountsContentThatItWouldHaveChanged) {
+TEST(ChangedCodes, CountsRightContentThatTheChangeWouldHaveAltered) {
   Bytes found = some(256);
   for (std::size_t at = 0; at < 128; at += 2) std::swap(found[at], found[at + 1]);
   EXPECT_EQ(cause(Dtype::bf16, some(256), found).value().kept, 64);
   EXPECT_EQ(cause(Dtype::bf16, some(256), found, 128).value().kept, 0);
 }
 
-TEST(ChangedCodes, AFewWrongBytesTellNothing) {
+TEST(ChangedCodes, AFewWrongBytesAreNotEnough) {
   Bytes found = some(256);
   std::swap(found[0], found[1]);
   EXPECT_FALSE(cause(Dtype::bf16, some(256), found));

@@ -48,7 +48,7 @@ bool says(const Report& report, const std::string& words) {
   return (report.message + "; " + report.state).find(words) != std::string::npos;
 }
 
-TEST(WhatHappened, ToAPieceOfAMove) {
+TEST(WhatHappened, NamesThePieceOfAMove) {
   const Report report = executed("happened/move#a-layer-with-k-and-v-exchanged");
   EXPECT_EQ(reported(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
   ASSERT_FALSE(report.first_wrong.empty());
@@ -56,7 +56,7 @@ TEST(WhatHappened, ToAPieceOfAMove) {
   EXPECT_TRUE(first.where.ends_with("; wrong to " + std::to_string(first.offset + 255))) << first.where << ": K of a block";
 }
 
-TEST(WhatHappened, ToNumbersByTheirScales) {
+TEST(WhatHappened, NamesTheScaleOfDecodedNumbers) {
   EXPECT_EQ(reported(executed("happened/scales#ignored")), Words{"out: holds numbers without their scale (4,096 bytes)"});
   EXPECT_EQ(reported(executed("happened/scales#of-head-0")),
             Words{"out, head 1: holds its number with the scale of head 0 (2,048 bytes)"})
@@ -67,7 +67,7 @@ TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
   EXPECT_EQ(reported(executed("happened/content-of-another")), Words{"P: holds request B (2,048 bytes)"});
 }
 
-TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
+TEST(WhatHappened, ExtentsGiveTheSameFindingsAsBytes) {
   const std::pair<const char*, Words> cases[] = {
       {"happened/move#k-and-v-exchanged", {"C: holds K and V exchanged (2,048 bytes)"}},
       {"happened/move#a-layer-left-out", {"C, layer 1: not written (1,024 bytes)"}},
@@ -89,7 +89,7 @@ TEST(WhatHappened, IsTheSameOfRunsAsOfEveryByte) {
   }
 }
 
-TEST(WhatHappened, IsSaidOfRunsInAPoolKeptPageByPage) {
+TEST(WhatHappened, CoversAPoolKeptPageByPage) {
   const Scenario scenario = scenario_of("happened/pool-kept-page-by-page");
   std::int64_t bytes = 0;
   for (const Finding& one : found_in_runs(scenario)) {
@@ -99,7 +99,7 @@ TEST(WhatHappened, IsSaidOfRunsInAPoolKeptPageByPage) {
   EXPECT_EQ(bytes, 4000);
 }
 
-TEST(WhatHappened, AHangCountsOnlyWhatWasDue) {
+TEST(WhatHappened, AHangCountsOnlyStepsThatWereDue) {
   const Report report = executed("happened/hang");
   EXPECT_EQ(report.wrong_bytes, 0);
   EXPECT_TRUE(says(report, "all 4096 bytes had arrived")) << report.message << report.state;
@@ -110,7 +110,7 @@ TEST(WhatHappened, AHangCountsOnlyWhatWasDue) {
   EXPECT_TRUE(says(half, "1024 of 4096 bytes were wrong, 1024 of them never written")) << half.state;
 }
 
-TEST(WhatHappened, WhatWasNotErasedWasLeft) {
+TEST(WhatHappened, NamesContentThatWasNotErased) {
   const Report report = executed("happened/not-erased");
   EXPECT_FALSE(says(report, "overwritten")) << report.message;
 }

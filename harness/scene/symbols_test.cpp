@@ -32,7 +32,7 @@ Symbol element(Dtype dtype, std::int64_t channel, int byte = 0) {
   return symbol;
 }
 
-TEST(Numbers, EqualTheConversionKernels) {
+TEST(Numbers, MatchTheConversionKernels) {
   for (Dtype dtype : layout::all_dtypes()) {
     const std::uint64_t end = dtype == Dtype::fp32 ? std::uint64_t{1} << 32 : std::uint64_t{1} << layout::bits(dtype);
     for (std::uint64_t code = 0; code < end; code += dtype == Dtype::fp32 ? 9973 : 1) {
@@ -50,7 +50,7 @@ TEST(Numbers, EqualTheConversionKernels) {
   }
 }
 
-TEST(SymbolTable, AreGivenOnce) {
+TEST(SymbolTable, InternsEachSymbolOnce) {
   SymbolTable symbols;
   EXPECT_EQ(symbols.at(hole).kind, Symbol::Kind::hole);
   EXPECT_EQ(symbols.at(unknown).kind, Symbol::Kind::unknown);
@@ -89,7 +89,7 @@ TEST(SymbolTable, AreGivenOnce) {
   EXPECT_EQ(std::vector<SymbolId>(seen.begin() + 2, seen.end()), ids);
 }
 
-TEST(SymbolTable, RenderAsTheContractsSay) {
+TEST(SymbolTable, RendersTagsPoisonAndConstants) {
   SymbolTable symbols;
   std::vector<Buffer> buffers(2);
   buffers[1].ordinal = 1, buffers[1].poison_number = 1, buffers[1].guard_below = 100, buffers[1].side = "consumer";
@@ -127,7 +127,7 @@ TEST(SymbolTable, RenderAsTheContractsSay) {
   }
 }
 
-TEST(SymbolTable, AHalfHasOneName) {
+TEST(SymbolTable, GivesEachHalfByteOneSymbol) {
   SymbolTable symbols;
   std::vector<Buffer> buffers(1);
   Rendering rendering(symbols, buffers, 1, 0);
@@ -151,7 +151,7 @@ TEST(SymbolTable, AHalfHasOneName) {
             "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
 }
 
-TEST(SymbolTable, CodesComeInTurn) {
+TEST(SymbolTable, RendersEveryCodeInTurn) {
   for (Dtype dtype : layout::all_dtypes()) {
     if (dtype == Dtype::fp32) continue;
     std::vector<bool> seen(std::size_t{1} << layout::bits(dtype));
@@ -162,7 +162,7 @@ TEST(SymbolTable, CodesComeInTurn) {
   }
 }
 
-TEST(SymbolTable, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
+TEST(SymbolTable, RendersOneNumberPerCoordinateInAnyDtype) {
   for (std::int64_t channel = 0; channel < 50; ++channel) {
     const float wanted = number_of(Dtype::bf16, content_code(element(Dtype::bf16, channel), 4, 0));
     for (Dtype dtype : layout::all_dtypes()) {
@@ -176,7 +176,7 @@ TEST(SymbolTable, ValuesAreNumbersOfOneCoordinateInAnyDtype) {
   }
 }
 
-TEST(SymbolImage, SharesItsPagesUntilSomebodyWrites) {
+TEST(SymbolImage, SharesPagesUntilOneCopyWrites) {
   SymbolImage image;
   image.set(-1, 7);
   image.set(4096, 8);

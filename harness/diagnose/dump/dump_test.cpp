@@ -55,7 +55,7 @@ const auto right = [](Bytes&, auto, auto) {};
 // A row (head) has 16 bytes, K of a block two heads of two slots: 64. A block has 128.
 constexpr const char* consumer = "consumer/g0/r0/kv.L0";
 
-TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
+TEST(Dump, NamesWhereBytesLayInTheProducer) {
   const auto extents = after(plain(), {consumer, 128, 64}, right);
   ASSERT_EQ(extents.size(), 4u);
   EXPECT_EQ(extents[0].place, "K layer 0 block 1 slot 0 head 0");
@@ -64,7 +64,7 @@ TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
   EXPECT_TRUE(std::none_of(extents.begin(), extents.end(), [](const ComparedRange& s) { return s.wrong; }));
 }
 
-TEST(Dump, WrongBytesAreNamedAsFarAsOneRunCanTell) {
+TEST(Dump, NamesWrongBytesAsFarAsOneRunShows) {
   const auto extents = after(plain(), {consumer, 128, 96}, [](Bytes&, auto at, auto before) {
     std::swap_ranges(at + 128, at + 144, at + 144);  // slots exchanged
     std::copy_n(before + 160, 16, at + 160);         // a row that was not written
@@ -108,7 +108,7 @@ TEST(Dump, ASwappedBlockAndAnOverrunGuardAreNamed) {
   EXPECT_EQ(to_string(overrun[2].found), "poison of consumer/g0/r0/kv.L0 + 524..535");
 }
 
-TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
+TEST(Dump, ShowsFreeSlotsGuardsAndTheStateBefore) {
   const ResolvedCase c = plain();
   const auto guard = read_window(c, {consumer, -8, 16}, {});
   ASSERT_EQ(guard.size(), 2u);
@@ -136,7 +136,7 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
   EXPECT_TRUE(after(c, tail, [](Bytes&, auto at, auto) { std::copy_n(at + 128, 16, at + 400); }).front().wrong);
 }
 
-TEST(Dump, AWindowThatIsNotThereIsSaid) {
+TEST(Dump, RefusesAWindowOutsideTheRegion) {
   const auto error_of = [](const Window& w, const ResolvedCase& c = plain()) {
     try {
       read_window(c, w, {});
@@ -169,7 +169,7 @@ steps:
   - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}
 )";
 
-TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
+TEST(Dump, NamesBlockSlotAndRankOfTheSourceInAScenario) {
   const ResolvedCase c = resolved_of(order);
   // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data read as HND: slot 1 of head 0 is head 1 of token 0.
   const auto extents = scenario::read_window(c.scenario, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
@@ -190,7 +190,7 @@ TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   EXPECT_THROW(scenario::read_window(c.scenario, c.seed, {"C", 0, 4, "nowhere"}), std::runtime_error);
 }
 
-TEST(Provenance, NeighboursJoinOnlyWhereTheyGoOn) {
+TEST(Provenance, JoinsOnlyConsecutiveNeighbours) {
   Provenance a;
   a.kind = Provenance::Kind::element, a.block = 1, a.slot = 0, a.generation = 1;
   Provenance next = a;

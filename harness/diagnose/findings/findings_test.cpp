@@ -48,11 +48,11 @@ std::vector<std::string> reported(const std::vector<Extent>& extents) {
 }
 using Rules = std::vector<std::string>;
 
-TEST(Findings, NothingWrongIsNoRule) {
+TEST(Findings, RightBytesGiveNoFinding) {
   EXPECT_EQ(reported(memory([](const Coordinates&, Extent&) {})), Rules{});
 }
 
-TEST(Findings, SayWhereAndWhat) {
+TEST(Findings, NameScopeAndChange) {
   EXPECT_EQ(reported(memory(
                 [](const Coordinates& at, Extent& extent) { extent.is.at[ContentAxis::kv] = 1 - at[ContentAxis::kv]; })),
             Rules{"C: holds K and V exchanged (3,072 bytes)"});
@@ -78,7 +78,7 @@ TEST(Findings, SayWhereAndWhat) {
             Rules{"C: holds request B (3,072 bytes)"});
 }
 
-TEST(Findings, TwoThingsAreTwoRules) {
+TEST(Findings, TwoChangesGiveTwoFindings) {
   const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
     if (at[ContentAxis::layer] == 0) extent.is.at[ContentAxis::head] ^= 1;
     if (at[ContentAxis::layer] == 1 && at[ContentAxis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
@@ -97,7 +97,7 @@ TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
   EXPECT_EQ(rules, Rules{"C: holds slots and heads in the other order (2,304 bytes)"});
 }
 
-TEST(Findings, ACopyOfRawBytesIsSaidInOffsets) {
+TEST(Findings, DescribeARawCopyByOffsets) {
   // Each row from three rows further: by axes that is another element for nearly every place.
   auto extents = memory([](const Coordinates& at, Extent& extent) {
     const std::int64_t row =
@@ -131,7 +131,7 @@ std::vector<Extent> laid_with(std::int64_t stride) {
   return extents;
 }
 
-TEST(Findings, StridesAreReadOffExactly) {
+TEST(Findings, RecoverStridesExactly) {
   auto extents = laid_with(32);
   const Rules rules = reported(extents);
   ASSERT_FALSE(rules.empty());
@@ -147,7 +147,7 @@ TEST(Findings, StridesAreReadOffExactly) {
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,520 bytes)"));
 }
 
-TEST(Findings, StridesAreOfWholeCodes) {
+TEST(Findings, RecoverOnlyStridesOfWholeCodes) {
   // Rows of K, but for the first byte of their first code.
   auto extents = laid_with(32);
   for (Extent& extent : extents)
@@ -157,7 +157,7 @@ TEST(Findings, StridesAreOfWholeCodes) {
       << rules[0];
 }
 
-TEST(Findings, NoStridesAreReadIntoATable) {
+TEST(Findings, FindNoStridesInABlockTable) {
   // Two heads of every token are next to one another, and tokens anywhere: 48 places for 96 rows are no rule.
   auto extents = memory([](const Coordinates&, Extent&) {});
   std::erase_if(extents, [](const Extent& extent) { return extent.should.at[ContentAxis::head] > 1; });
@@ -174,7 +174,7 @@ TEST(Findings, NoStridesAreReadIntoATable) {
   for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
 }
 
-TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
+TEST(Findings, DoNotTakeAWriteForARead) {
   // Of a request that belongs nowhere here, so that it cannot be said where it should lie.
   auto extents = laid_with(32);
   for (Extent& extent : extents) {
@@ -184,7 +184,7 @@ TEST(Findings, WhatLiesInTheSameMemoryWasNotReadThere) {
   for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
 }
 
-TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
+TEST(Findings, NameWhereAReadWithOtherStridesRead) {
   // Tokens of P, 64 bytes apart there, were taken every 128 bytes: each place holds another token's head.
   auto extents = laid_with(64);
   const std::size_t count = extents.size();
@@ -209,7 +209,7 @@ TEST(Findings, AReadWithOtherStridesNamesWhereItRead) {
   EXPECT_EQ(all[0].text, "C: was read with slots 128 bytes apart in P/kv; declared: slots 64 (2,176 bytes)");
 }
 
-TEST(Findings, CountWhatIsRightInTheirScope) {
+TEST(Findings, CountRightBytesInTheirScope) {
   // A corner of a box cannot be said as one product of sets: every byte is counted all the same.
   const auto extents = memory([](const Coordinates& at, Extent& extent) {
     if (at[ContentAxis::token] + at[ContentAxis::head] < 5 && at[ContentAxis::layer] == 0)
@@ -221,7 +221,7 @@ TEST(Findings, CountWhatIsRightInTheirScope) {
   EXPECT_EQ(covered, wrong);
 }
 
-TEST(Findings, NeverTakeInWhatIsRight) {
+TEST(Findings, NeverIncludeRightBytes) {
   // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
   const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
     if (at[ContentAxis::slot] == at[ContentAxis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
@@ -230,7 +230,7 @@ TEST(Findings, NeverTakeInWhatIsRight) {
   EXPECT_EQ(rules[0], "C, tokens 0, 4, 8 (blocks 1, 5, 7), head 0: holds 0x07 (192 bytes)");
 }
 
-TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
+TEST(Findings, NameContentWhereNoneBelongs) {
   auto extents = memory([](const Coordinates&, Extent&) {});
   Extent extra;
   extra.offset = 4096, extra.bytes = 16, extra.channels = 8, extra.wrong = true;
@@ -243,7 +243,7 @@ TEST(Findings, SayWhatLiesWhereNothingWasMeant) {
                                      "where nothing was meant (16 bytes)"});
 }
 
-TEST(Maps, AreTheShortestThatHold) {
+TEST(Maps, TheShortestMapThatHoldsIsChosen) {
   using Kind = AxisMap::Kind;
   const auto kind = [](std::vector<std::pair<std::int64_t, std::int64_t>> pairs) { return map_of(pairs).kind; };
   EXPECT_EQ(kind({{0, 0}, {1, 1}}), Kind::same);

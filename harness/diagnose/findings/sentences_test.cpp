@@ -266,7 +266,7 @@ std::vector<std::string> reported(ExecutedScenario& p, bool runs) {
       what_happened(p.scenario, p.space, p.symbols, *expectation.at(seen.checks[attributions.check]), attributions));
 }
 
-TEST(Sentences, AreTrueOfTheBytes) {
+TEST(Sentences, HoldForTheBytes) {
   const std::uint64_t first = setting("KVCTS_FIRST_DRAW", 0), draws = setting("KVCTS_DRAWS", 300);
   std::int64_t wrong = 0, sentences = 0, failures = 0, invalid = 0;
   for (std::uint64_t draw = first; draw < first + draws && failures < 20; ++draw) {

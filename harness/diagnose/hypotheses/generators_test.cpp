@@ -47,7 +47,7 @@ void PrintTo(const Need& need, std::ostream* out) { *out << need.generator << " 
 
 class Generators : public testing::TestWithParam<Need> {};
 
-TEST_P(Generators, NameWhatNoOtherDoes) {
+TEST_P(Generators, EachExplainsACaseThatNoOtherDoes) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
   const Scenario scenario = reported(spec, catalogue);
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Nightly, Generators,
                                               "field/batch-with-heads-of-the-other-rank"}));
 
 // One of the same class is not said, but kept.
-TEST(Generators, ErasedLateIsAmongTheRivals) {
+TEST(Generators, ErasedLateIsACompetingCause) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(steps, "steps/erased-late", catalogue);
   const Diagnosis late = run_scenario(reported(spec, catalogue), spec.seed).diagnosis;
@@ -132,7 +132,7 @@ struct Packing {
   std::vector<Variant> (*variants)(const layout::Cache&);
 };
 
-TEST(Variants, OfPackingLieWhereTheMistakeLooks) {
+TEST(Variants, PackingLiesWhereTheMistakeLooks) {
   const catalogue::Catalogue catalogue(cases);
   for (const Packing& p : {Packing{"field/packed-as-bytes", "field/codes.yaml", repitched},
                            Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
@@ -149,7 +149,7 @@ TEST(Variants, OfPackingLieWhereTheMistakeLooks) {
   }
 }
 
-TEST(Variants, OfTheOrderOfCodesExchangeTheTwoOfAByte) {
+TEST(Variants, NibbleOrderExchangesTheTwoCodesOfAByte) {
   const catalogue::Catalogue catalogue(cases);
   const layout::Cache declared =
       cache_of(reported(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);

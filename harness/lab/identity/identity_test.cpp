@@ -41,7 +41,7 @@ struct Crowd {
 // Names of a box of coordinates along all axes, in all components, and of poison; then their sorted signatures.
 class Decoding : public ::testing::TestWithParam<Dtype> {};
 
-TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
+TEST_P(Decoding, NoTwoSymbolsShareASignature) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
   const std::int64_t step = width == 4 ? 2 : 1, channels = 256 * 8 / width;
@@ -132,7 +132,7 @@ int bits_of_byte(Dtype dtype, Component component, int byte) {
   return std::popcount((ones & zeros) >> (8 * byte) & 0xff);
 }
 
-TEST(Identity, ASignatureHasRoomForItsNames) {
+TEST(Identity, ASignatureHasRoomForItsSymbols) {
   for (Dtype dtype : layout::all_dtypes()) {
     for (Component component : {Component::data, Component::scale}) {
       const int bytes = std::max(layout::bits(dtype) / 8, 1);
@@ -284,7 +284,7 @@ class BitPatterns : public ::testing::TestWithParam<Dtype> {};
 
 // Writes content `codes` and moves it to another layout with the machine, in one pass: each code arrives where it
 // should, and every code of the dtype occurs.
-TEST_P(BitPatterns, AllTravelInOnePass) {
+TEST_P(BitPatterns, AllOccurInOnePass) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
   const layout::Geometry g{.layers = 2, .blocks = 9, .block_size = 16, .heads = 16, .head_dim = width == 16 ? 256 : 64};

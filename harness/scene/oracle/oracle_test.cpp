@@ -104,7 +104,7 @@ TEST(Oracle, EqualsBruteForceOnEverySideAndDtype) {
   }
 }
 
-TEST(Oracle, InitialStates) {
+TEST(Oracle, FillsInitialStates) {
   const auto c = make("L x K B N H C", "L x K B H N C");
   for (const auto& region : regions(c, Side::producer)) {
     Bytes a(static_cast<std::size_t>(file_shape(c, region.bytes).size)), b = a;
@@ -183,7 +183,7 @@ TEST(Oracle, TransferBytesCountTokensAndWholeBlocks) {
 }
 
 // A plane with one value per block counts blocks; a request that does not move counts nothing, whatever blocks it names.
-TEST(Oracle, TransferBytesCountValuesThatAreThere) {
+TEST(Oracle, TransferBytesCountOnlyPresentValues) {
   auto c = make("L x K B N H C", "L x K B H N C");
   auto& cache = c.groups[0].consumer.ranks[0].truth;
   layout::Plane scale = cache.planes.front();
@@ -219,7 +219,7 @@ TEST(Oracle, WholeBlockAlternativeLeavesBlocksOfOtherRequestsAlone) {
 }
 
 // Rows of K, then of V, of each request; a token's heads in sequence.
-TEST(Oracle, WhatAReaderGathersIsEveryRowInOrder) {
+TEST(Oracle, AReaderGathersEveryRowInOrder) {
   for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::e4m3fn}) {
     auto c = make("L x K B N H C", "L x K B H N C", dtype);
     c.groups[0].consumer.ranks[0].geometry.first_head = 2;
@@ -241,7 +241,7 @@ TEST(Oracle, WhatAReaderGathersIsEveryRowInOrder) {
   }
 }
 
-TEST(Oracle, ACaseThatMovesNothingHasItsContentFromTheStart) {
+TEST(Oracle, ACaseThatMovesNothingHoldsItsContentFromTheStart) {
   auto c = make("L x K B N H C", "L x K B H N C");
   c.connector.kind = "none";
   for (const auto& region : regions(c, Side::consumer)) {
@@ -255,7 +255,7 @@ TEST(Oracle, ACaseThatMovesNothingHasItsContentFromTheStart) {
   }
 }
 
-TEST(Oracle, WhereSpeaksOfGuardsPaddingAndContent) {
+TEST(Oracle, WhereNamesGuardsPaddingAndContent) {
   const auto c = make("K x L x B N { H C ; pad 3 }", "L x K B N H C");
   const auto region = regions(c, Side::producer).front();
   EXPECT_EQ(where(c, region, -1), "guard below");

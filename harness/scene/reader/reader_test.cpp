@@ -28,7 +28,7 @@ std::vector<Request> two_requests() {
   return out;
 }
 
-TEST(FlashInferDecode, MislabelGivesTheReportsNumbers) {
+TEST(FlashInferDecode, ReproducesThePublishedNumbersUnderAWrongLabel) {
   const auto view = view_under_label(hnd_tensor(), "NHD");
   EXPECT_EQ(view.page_size, 8);
   EXPECT_EQ(view.num_heads, 32);
@@ -58,14 +58,14 @@ TEST(FlashInferDecode, TensorCoreVariantClampsAndEndsEarly) {
   EXPECT_EQ(gathered, 2 * 152u);
 }
 
-TEST(FlashInferDecode, PartialLastPage) {
+TEST(FlashInferDecode, ReadsAPartialLastPage) {
   std::vector<Request> r(1);
   r[0].tokens = 100;
   EXPECT_EQ(plan_decode(r, 32, 32, "cuda-core", 128).kv_len[0], 100u);
   EXPECT_EQ(plan_decode(r, 32, 8, "cuda-core", 128).kv_len[0], 3 * 8u + 4);
 }
 
-TEST(FlashInferDecode, BadOptionsAreRefused) {
+TEST(FlashInferDecode, RefusesBadOptions) {
   EXPECT_THROW(view_under_label(hnd_tensor(), "NDH"), std::runtime_error);
   EXPECT_THROW(plan_decode(two_requests(), 32, 32, "quantum", 128), std::runtime_error);
   layout::TensorView flat;

@@ -64,7 +64,7 @@ void expect_machine_to_do_what_is_meant(const Scenario& scenario) {
   }
 }
 
-TEST_P(CatalogueCases, MeanWhatTheMachineDoes) {
+TEST_P(CatalogueCases, IntendedStepsLeaveTheBytesOfTheTruth) {
   const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
     if (spec.scenario.empty()) continue;
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(All, CatalogueCases, ::testing::ValuesIn(files()), [](c
 });
 
 // In a pool, a registration of one allocation ends with it, not with the pool; a request is read as it is by then.
-TEST(CatalogueTruth, RegistrationsInAPoolAndReadsAfterAnAssign) {
+TEST(CatalogueTruth, HandlesRegistrationsInAPoolAndReadsAfterAnAssign) {
   const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
   const auto cases = catalogue::parse_cases(R"(
 case: t/pool

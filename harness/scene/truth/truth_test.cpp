@@ -165,7 +165,7 @@ TEST(Truth, MovesBetweenLayoutsEqualTheOracle) {
 
 // ---- selections ----------------------------------------------------------------------------------------------------
 
-TEST(Truth, AMoveFollowsItsPicks) {
+TEST(Truth, MovesOnlyWhatIsPicked) {
   Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   add(s, write(s, "r", "P"));
   Action m = move(s, "r", "P", "C");
@@ -225,7 +225,7 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
   EXPECT_EQ(p.truth.events.back()["bytes"], 2 * 2 * 4 * 3 * 8 * 2);
 }
 
-TEST(Truth, TablesHaveGapsAndWindows) {
+TEST(Truth, BlockTablesMayHaveGapsAndWindows) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   s.requests["r"] = request(12, {{"P", {3, 0, 4}}, {"C", {2, no_block}}});
   s.requests["r"].first_token = 100;
@@ -238,7 +238,7 @@ TEST(Truth, TablesHaveGapsAndWindows) {
   EXPECT_EQ(p.text_at("P/kv.L1", 4 * 4 * 48 + 2 * 48 + 16 + 6), "K layer 1 token 110 head 1 channel 3, generation 1");
 }
 
-TEST(Truth, FourBitCodesAreMovedByHalves) {
+TEST(Truth, MovesFourBitCodesByHalfBytes) {
   // One token per nibble: slots are innermost, so the halves of a byte are different tokens of one channel.
   Scenario s;
   const Geometry g{.layers = 1, .blocks = 2, .block_size = 2, .heads = 1, .head_dim = 2, .kv = 1};
@@ -400,7 +400,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
   }
 }
 
-TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
+TEST(Truth, DecodesBytesThatAreNoElement) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action f = action(Operation::fill);
@@ -431,7 +431,7 @@ Action put_or_get(const Scenario& s, Operation op, const std::string& request, c
   return a;
 }
 
-TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
+TEST(Truth, FindsStoredObjectsByTheirFullKey) {
   Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   s.requests["q"] = request(10, {{"P", {1, 2, 0}}, {"C", {2, 3, 1}}}, 8);
   add(s, write(s, "r", "P"));
@@ -459,7 +459,7 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
 
 // ---- sequence ------------------------------------------------------------------------------------------------------
 
-TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
+TEST(Truth, RejectsAccessOutsideARegistration) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action reg = action(Operation::register_range);
@@ -485,7 +485,7 @@ TEST(Truth, RegisteredMemoryIsTouchedWhereItIsRegistered) {
   EXPECT_EQ(TruthBytes(s).truth.events.back()["moved"], false);
 }
 
-TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
+TEST(Truth, RejectsACopyAcrossABoundaryThatMayNotBeSplit) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   Action reg = action(Operation::register_range);
   reg.memory = "C/kv.L0";
@@ -512,7 +512,7 @@ TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
   EXPECT_EQ(TruthBytes(s).truth.events[2]["violation"], "straddles a mapping");
 }
 
-TEST(Truth, ARecycledBlockHasItsNewContent) {
+TEST(Truth, ARecycledBlockHoldsTheNewRequest) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
@@ -537,7 +537,7 @@ bool counts(const Scenario& s, std::int64_t block, std::int64_t slot) {
   return of == any.end() || !holds_byte(of->second, (block * 4 + slot) * 3 * 8 * 2);
 }
 
-TEST(Truth, UnusedSlotsOfTheLastBlockAreFreeOnceTheRequestIsMoved) {
+TEST(Truth, UnusedSlotsOfTheLastBlockAreMaskedAfterAMove) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");  // 10 tokens: two slots of block 0 of C are used
   add(s, write(s, "r", "P"));
   EXPECT_TRUE(counts(s, 0, 2)) << "nothing was moved";
@@ -576,7 +576,7 @@ TEST(Truth, UnusedSlotsReachToTheEndOfTheLargerBlock) {
   EXPECT_TRUE(counts(s, 3, 0));
 }
 
-TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
+TEST(Truth, AReadTakesTheTokensOfThatMoment) {
   for (const std::int64_t tokens : {12, 4}) {
     Scenario s = two_sides("L x K B N H C", "L x K B N H C");
     Action a = action(Operation::assign, "r");
@@ -596,7 +596,7 @@ TEST(Truth, AReadTakesTheTokensThatItsRequestHasByThen) {
   }
 }
 
-TEST(Truth, HowASequenceEnds) {
+TEST(Truth, ReportsHowASequenceEnds) {
   struct End {
     Action step;
     std::string kind;
@@ -637,7 +637,7 @@ TEST(Truth, HowASequenceEnds) {
   EXPECT_EQ(TruthBytes(s).truth.ending.kind, "completed");
 }
 
-TEST(Truth, ChecksSeeTheirMoment) {
+TEST(Truth, ACheckExpectsTheBytesOfItsMoment) {
   Scenario s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   add(s, action(Operation::check));
@@ -666,7 +666,7 @@ TEST(Truth, ChecksSeeTheirMoment) {
   EXPECT_TRUE(p.truth.checks[0].any.empty());
 }
 
-TEST(Truth, AnyOfARequestIsItsElements) {
+TEST(Truth, CheckAnyOfARequestCoversItsElementsOnly) {
   Scenario s = two_sides("L x K B N H C", "L x B H K N C");
   Action any = action(Operation::check, "r");
   any.memory = "C", any.is = "any", any.pick.kv = {{0}};
@@ -682,7 +682,7 @@ TEST(Truth, AnyOfARequestIsItsElements) {
 
 // ---- what cannot be meant ------------------------------------------------------------------------------------------
 
-TEST(Truth, WhatCannotBeMeantIsAnError) {
+TEST(Truth, RefusesImpossibleSteps) {
   const auto with = [](auto change) {
     Scenario s = two_sides("L x K B N H C", "L x K B N H C");
     add(s, write(s, "r", "P"));
@@ -717,7 +717,7 @@ TEST(Truth, WhatCannotBeMeantIsAnError) {
 
 // ---- views of other arithmetic -------------------------------------------------------------------------------------
 
-TEST(Truth, AViewMayCutItsSums) {
+TEST(Truth, AViewMayTruncateItsSums) {
   // Blocks of 96 bytes, sums of 8 bits in bytes: block 3 lies at 288 mod 256 = 32.
   Scenario s;
   s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
@@ -747,7 +747,7 @@ TEST(Truth, AViewMayCutItsSums) {
 
 // ---- size ----------------------------------------------------------------------------------------------------------
 
-TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
+TEST(Truth, APoolOfManyGigabytesCostsOnlyTouchedPages) {
   Scenario s;
   const Geometry g{.layers = 1, .blocks = 1 << 20, .block_size = 16, .heads = 8, .head_dim = 128};  // 64 GiB
   for (const char* name : {"P", "C"}) {

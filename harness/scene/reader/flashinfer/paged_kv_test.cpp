@@ -85,7 +85,7 @@ Compared compare(const std::string& id, Order order, bool custom_strides) {
   return out;
 }
 
-TEST(FlashInferOracle, OffsetsAreOurs) {
+TEST(FlashInferOracle, OffsetsEqualOurLayout) {
   for (const auto& [id, order] : {std::pair{"flashinfer-nhd", Order::nhd},
                                   {"flashinfer-hnd", Order::hnd},
                                   {"vllm-fa-nhd", Order::nhd},
@@ -105,7 +105,7 @@ TEST(FlashInferOracle, OffsetsAreOurs) {
   }
 }
 
-TEST(FlashInferOracle, AWrongLabelIsSeen) {
+TEST(FlashInferOracle, DetectsAWrongLabel) {
   const Compared c = compare("flashinfer-hnd-separate", Order::nhd, false);
   EXPECT_GT(c.wrong, c.elements / 4) << "HND bytes under the label NHD";
 }
@@ -166,7 +166,7 @@ Compared compare_latents(const std::string& id, std::int64_t ckv, bool custom_st
   return out;
 }
 
-TEST(FlashInferOracle, OffsetsOfLatentsAreOurs) {
+TEST(FlashInferOracle, OffsetsOfLatentsEqualOurLayout) {
   for (const bool custom : {false, true}) {
     const Compared c = compare_latents("flashinfer-mla-split", 512, custom);
     EXPECT_EQ(c.wrong, 0u) << "flashinfer-mla-split: of " << c.elements;
@@ -185,13 +185,13 @@ TEST(FlashInferOracle, OffsetsOfLatentsAreOurs) {
 }
 
 // Slices of one tensor without their strides: FlashInfer then assumes each is packed.
-TEST(FlashInferOracle, SlicesTakenForTensorsAreSeen) {
+TEST(FlashInferOracle, DetectsSlicesTakenForTensors) {
   const Compared c = compare_latents("flashinfer-mla-joint", 512, false);
   EXPECT_GT(c.wrong, c.elements / 2);
 }
 
 // Before paging, K and V of a request lie as one block of that many tokens would.
-TEST(FlashInferOracle, UnpagedOffsetsAreThoseOfOneBlock) {
+TEST(FlashInferOracle, UnpagedOffsetsEqualOneBlock) {
   std::size_t geometries = 0, elements = 0;
   const layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};
   for (const auto& [id, order] :
@@ -233,7 +233,7 @@ TEST(FlashInferOracle, StridesOfLatentsBeyond32BitsAreCut) {
 }
 
 // FlashInfer #600: the length is passed in the page size of the tensor under its label.
-TEST(FlashInferOracle, LengthsAreThoseOfOurReader) {
+TEST(FlashInferOracle, LengthsEqualOurReader) {
   for (const std::int64_t tokens : {1, 31, 32, 33, 100, 512, 4095}) {
     for (const std::int64_t planned : {1, 8, 16, 32}) {
       for (const std::int64_t run : {1, 4, 8, 32, 128}) {
