@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <set>
 
 namespace kvcts::scenario {
@@ -19,29 +21,40 @@ bool is_data(const Plane& plane) { return plane.component == Component::data; }
 
 std::vector<Mode> by_stride(const Plane& plane) {
   std::vector<Mode> modes = plane.modes;
-  std::stable_sort(modes.begin(), modes.end(),
-                   [](const Mode& a, const Mode& b) { return std::abs(a.stride) > std::abs(b.stride); });
+  std::ranges::stable_sort(modes, std::ranges::greater{}, [](const Mode& m) { return std::abs(m.stride); });
   return modes;
 }
+
+std::vector<std::size_t> in_order(std::size_t n) {
+  std::vector<std::size_t> out(n);
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  return out;
+}
+
+/// Strides without padding, outermost mode first.
+void pack(std::vector<Mode>& modes, layout::Dtype dtype) {
+  std::int64_t pitch = layout::bits(dtype);
+  for (std::size_t i = modes.size(); i-- > 0;) modes[i].stride = pitch, pitch *= modes[i].extent;
+}
+
+std::string text_of(Axis axis) { return std::string(layout::name(axis)); }
 
 // Modes in a new order, outermost first, with strides as packed as before: a level with the same set of inner modes keeps
 // its stride, and so its padding.
 Plane repacked(const Plane& plane, const std::vector<Mode>& was, const std::vector<std::size_t>& order) {
   Plane out = plane;
-  out.modes.clear();
-  std::vector<Mode> modes(was.size());
+  out.modes = was;
   std::int64_t pitch = was.empty() ? 0 : std::abs(was.back().stride);
   std::set<std::size_t> inner;
   for (std::size_t level = was.size(); level-- > 0;) {
     const std::size_t i = order[level];
-    modes[level] = was[i];
+    Mode& mode = out.modes[level] = was[i];
     std::set<std::size_t> same;
     for (std::size_t k = i + 1; k < was.size(); ++k) same.insert(k);
-    modes[level].stride = inner == same ? was[i].stride : pitch;
-    pitch = std::abs(modes[level].stride) * modes[level].extent;
+    mode.stride = inner == same ? was[i].stride : pitch;
+    pitch = std::abs(mode.stride) * mode.extent;
     inner.insert(i);
   }
-  out.modes = std::move(modes);
   return out;
 }
 
@@ -60,7 +73,7 @@ FaultClass class_of(const std::vector<Mode>& modes, const std::vector<std::size_
   for (const std::size_t i : order) {
     if (modes[i].axis != Axis::kv && modes[i].extent > 1) rest.push_back(i);
   }
-  return std::is_sorted(rest.begin(), rest.end()) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
+  return std::ranges::is_sorted(rest) ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted;
 }
 
 // One change applied to every plane of a component at once.
@@ -86,9 +99,7 @@ bool fits(const Cache& cache) {
 
 std::string order_text(const Plane& plane) {
   const std::vector<Mode> modes = by_stride(plane);
-  std::vector<std::size_t> order(modes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  return letters(modes, order);
+  return letters(modes, in_order(modes.size()));
 }
 
 Cache merged(const Cache& cache) {
@@ -120,81 +131,289 @@ std::string shape_of(const Plane& plane) {
   return out;
 }
 
+using Order = std::vector<std::size_t>;
+
+// Two axes exchanged, or one moved; `far`: every other order.
+std::set<Order> orders_of(std::size_t n, bool far) {
+  const Order identity = in_order(n);
+  std::set<Order> near, orders;
+  for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = 0; b < n; ++b) {
+      Order order = identity;
+      std::swap(order[a], order[b]);
+      near.insert(order);
+      order = identity;
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(a));
+      order.insert(order.begin() + static_cast<std::ptrdiff_t>(b), a);
+      near.insert(order);
+    }
+  }
+  if (!far) return near;
+  Order order = identity;
+  while (n <= 6 && std::next_permutation(order.begin(), order.end())) {
+    if (!near.contains(order)) orders.insert(order);
+  }
+  return orders;
+}
+
+std::int64_t stride_in(const Plane& of, const Mode& like) {
+  const auto found =
+      std::ranges::find_if(of.modes, [&](const Mode& m) { return m.axis == like.axis && m.step == like.step; });
+  return found == of.modes.end() ? 0 : found->stride;
+}
+
+// Scales in the order that the data has now: those inside rows of data move with them, others are packed in the new order.
+Plane scales_as_data(Plane plane, const Plane& old, const Plane& data) {
+  const bool inline_rows = plane.allocation == old.allocation && std::ranges::all_of(plane.modes, [&](const Mode& m) {
+                             return m.extent == 1 || m.axis == Axis::channel || stride_in(old, m) == m.stride;
+                           });
+  if (inline_rows) {
+    for (Mode& mode : plane.modes) {
+      if (mode.axis != Axis::channel && mode.extent > 1) mode.stride = stride_in(data, mode);
+    }
+    return plane;
+  }
+  const std::vector<Mode> own = by_stride(plane);
+  Order as_data = in_order(own.size());
+  std::ranges::stable_sort(as_data, [&](std::size_t a, std::size_t b) {
+    return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b]));
+  });
+  return repacked(plane, own, as_data);
+}
+
 // Data planes laid out like this one.
 std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const_iterator first, bool far, bool scales) {
   std::vector<Variant> out;
   const std::vector<Mode> modes = by_stride(*first);
-  const std::string shape = shape_of(*first);
-  const std::size_t n = modes.size();
-  std::vector<std::size_t> identity(n);
-  std::iota(identity.begin(), identity.end(), std::size_t{0});
-  std::set<std::vector<std::size_t>> near, orders;
-  for (std::size_t a = 0; a < n; ++a) {
-    for (std::size_t b = 0; b < n; ++b) {
-      auto order = identity;
-      if (a < b) {
-        std::swap(order[a], order[b]);
-        near.insert(order);
-      }
-      order = identity;
-      const std::size_t moved = order[a];
-      order.erase(order.begin() + static_cast<std::ptrdiff_t>(a));
-      order.insert(order.begin() + static_cast<std::ptrdiff_t>(b), moved);
-      near.insert(order);
-    }
-  }
-  if (far && n <= 6) {
-    auto order = identity;
-    while (std::next_permutation(order.begin(), order.end())) {
-      if (!near.contains(order)) orders.insert(order);
-    }
-  } else if (!far) {
-    orders = near;
-  }
+  const std::string shape = shape_of(*first), was = order_text(*first);
   std::set<std::string> seen;
-  for (const auto& order : orders) {
-    if (order == identity) continue;
-    const std::string now = letters(modes, order), was = letters(modes, identity);
+  for (const Order& order : orders_of(modes.size(), far)) {
+    const std::string now = letters(modes, order);
     if (now == was) continue;
     Cache variant = cache;
     for (Plane& plane : variant.planes) {
       if (is_data(plane) && shape_of(plane) == shape) plane = repacked(plane, by_stride(plane), order);
     }
     if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
-    // Scales in the same order: those inside rows of data move with them, others are packed in the new order.
     Cache scaled = variant;
     for (Plane& plane : scaled.planes) {
-      if (is_data(plane)) continue;
-      const Plane& old = cache.planes[static_cast<std::size_t>(first - cache.planes.begin())];
-      const Plane& data = variant.planes[static_cast<std::size_t>(first - cache.planes.begin())];
-      const auto stride_in = [](const Plane& of, const Mode& like) {
-        const auto found = std::find_if(of.modes.begin(), of.modes.end(),
-                                        [&](const Mode& m) { return m.axis == like.axis && m.step == like.step; });
-        return found == of.modes.end() ? 0 : found->stride;
-      };
-      const bool inline_rows =
-          plane.allocation == old.allocation && std::all_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) {
-            return m.extent == 1 || m.axis == Axis::channel || stride_in(old, m) == m.stride;
-          });
-      if (inline_rows) {
-        for (Mode& mode : plane.modes) {
-          if (mode.axis != Axis::channel && mode.extent > 1) mode.stride = stride_in(data, mode);
-        }
-        continue;
-      }
-      std::vector<Mode> own = by_stride(plane);
-      std::vector<std::size_t> as_data(own.size());
-      std::iota(as_data.begin(), as_data.end(), std::size_t{0});
-      std::stable_sort(as_data.begin(), as_data.end(), [&](std::size_t a, std::size_t b) {
-        return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b]));
-      });
-      plane = repacked(plane, own, as_data);
+      if (!is_data(plane))
+        plane = scales_as_data(plane, *first, variant.planes[static_cast<std::size_t>(first - cache.planes.begin())]);
     }
     const bool with_scales = scales && !(scaled == variant) && fits(scaled);
-    out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now, std::move(variant)});
-    if (with_scales)
+    const std::string words = "memory order " + was + " taken for " + now;
+    out.push_back({class_of(modes, order), words, std::move(variant)});
+    if (with_scales) out.push_back({class_of(modes, order), words + ", scales too", std::move(scaled)});
+  }
+  return out;
+}
+
+// Blocks of k times fewer (`finer`) or as many more tokens in one plane; the tokens that a block had, 0 where blocks have no
+// slots to divide. Nothing: they are no multiple of k.
+std::optional<std::int64_t> reblock(Plane& plane, std::int64_t k, bool finer) {
+  std::vector<Mode> modes = by_stride(plane);
+  const auto mode_of = [&](Axis axis) { return std::ranges::find(modes, axis, &Mode::axis); };
+  auto block = mode_of(Axis::block), slot = mode_of(Axis::slot);
+  if (block == modes.end() || (slot == modes.end() && finer)) return 0;
+  if (slot == modes.end()) {
+    plane.modes.push_back({Axis::slot, 1, std::abs(block->stride), 1});
+    modes = by_stride(plane);
+    block = mode_of(Axis::block), slot = mode_of(Axis::slot);
+  }
+  if (finer && slot->extent % k != 0) return std::nullopt;
+  const std::int64_t tokens = slot->extent;
+  slot->extent = finer ? slot->extent / k : slot->extent * k;
+  block->extent = finer ? block->extent * k : std::max<std::int64_t>(1, block->extent / k);
+  // Repacks strides between the slot's level and the block's; outside the block they stay.
+  std::int64_t pitch = 0;
+  for (auto mode = modes.end(); mode != modes.begin();) {
+    --mode;
+    if (mode == slot) pitch = slot->stride * slot->extent;
+    if (mode > block && mode < slot) mode->stride = pitch, pitch *= mode->extent;
+    if (mode == block) mode->stride = finer ? mode->stride / k : mode->stride * k;
+  }
+  plane.modes = modes;
+  return tokens;
+}
+
+/// Strides that an axis of a data plane may be taken to have; `was`: that of its innermost mode, 0 if it has none.
+std::set<std::int64_t> strides_of(const Plane& plane, Axis axis, std::int64_t& was) {
+  std::set<std::int64_t> out;
+  const std::vector<Mode> modes = by_stride(plane);
+  const std::int64_t row = row_bits(plane);
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    if (modes[i].axis != axis || modes[i].extent < 2) continue;
+    was = modes[i].stride;
+    std::int64_t packed = layout::bits(plane.dtype);
+    for (std::size_t k = i + 1; k < modes.size(); ++k) packed *= modes[k].extent;
+    out.insert(packed);
+    for (std::int64_t k = 1; k <= 12; ++k) out.insert(row * k);
+    for (std::size_t a = 0; a < modes.size(); ++a) {
+      if (modes[a].axis == Axis::channel) continue;
+      out.insert(row * modes[a].extent);
+      for (std::size_t b = a + 1; b < modes.size(); ++b) {
+        if (modes[b].axis != Axis::channel)
+          out.insert(row * modes[a].extent * modes[b].extent), out.insert(row * 2 * modes[a].extent * modes[b].extent);
+      }
+    }
+    for (const std::int64_t f : {2, 3, 4, 8}) {
+      out.insert(was * f), out.insert(packed * f);
+      if (was % (f * 8) == 0) out.insert(was / f);
+    }
+    for (const Mode& mode : modes) {
+      out.insert(was * mode.extent);
+      if (was % (mode.extent * 8) == 0) out.insert(was / mode.extent);
+      out.insert(mode.stride);
+    }
+  }
+  return out;
+}
+
+// In data order, or with two of their axes exchanged.
+void scales_exchanged(const Cache& cache, const std::vector<Mode>& modes, std::vector<Variant>& out) {
+  for (std::size_t a = 0; a < modes.size(); ++a) {
+    for (std::size_t b = a + 1; b < modes.size(); ++b) {
+      Order order = in_order(modes.size());
+      std::swap(order[a], order[b]);
+      Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+        const std::vector<Mode> own = by_stride(plane);
+        if (own.size() == order.size()) plane = repacked(plane, own, order);
+      });
+      const bool groups = modes[a].axis == Axis::channel || modes[b].axis == Axis::channel;
+      out.push_back({groups ? FaultClass::scale_swizzle : FaultClass::scale_misplaced,
+                     "scales with " + text_of(modes[a].axis) + " and " + text_of(modes[b].axis) + " exchanged",
+                     std::move(variant)});
+    }
+  }
+}
+
+// The first one's for all: K's for V, one head's for every head.
+void scales_of_the_first(const Cache& cache, const std::vector<Mode>& modes, std::vector<Variant>& out) {
+  for (const Mode& mode : modes) {
+    if (mode.extent == 1 || mode.stride == 0) continue;
+    Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+      std::ranges::replace(plane.modes, mode, Mode{mode.axis, mode.extent, 0, mode.step});
+    });
+    if (fits(variant))
       out.push_back(
-          {class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
+          {FaultClass::scale_misplaced, "the scales of the first " + text_of(mode.axis) + " for all", std::move(variant)});
+  }
+}
+
+/// Scales that follow the rows of one level of the data.
+struct ScalesAfter {
+  const std::vector<Mode>& rows;  ///< of the data, outermost first
+  std::size_t level{0};
+  bool packed{false}, without_kv{false};  ///< a region after the data of K and V each, or of both
+};
+
+std::vector<Mode> modes_after(const Plane& plane, const ScalesAfter& how) {
+  std::int64_t pitch = row_bits(plane);
+  std::vector<Mode> out = by_stride(plane);
+  for (std::size_t k = out.size(); k-- > 0;) {
+    if (out[k].axis == Axis::channel) continue;
+    const auto same = std::ranges::find(how.rows, out[k].axis, &Mode::axis);
+    if (same == how.rows.end()) continue;
+    const bool inner =
+        static_cast<std::size_t>(same - how.rows.begin()) >= how.level && !(how.without_kv && out[k].axis == Axis::kv);
+    out[k].stride = how.packed && inner ? pitch : same->stride;
+    if (how.packed && inner) pitch *= out[k].extent;
+  }
+  return out;
+}
+
+// Inline after each row of data, or after all rows of a kv, or of a block.
+void scales_after_rows(const Cache& cache, const Plane& data, std::vector<Variant>& out) {
+  const std::vector<Mode> rows = by_stride(data);
+  const std::int64_t row = layout::domain(data).hi[Axis::channel] * layout::bits(data.dtype);
+  for (std::size_t level = 0; level < rows.size(); ++level) {
+    std::int64_t behind = row;  // the extent of the modes inside this level
+    for (std::size_t k = level; k < rows.size(); ++k) {
+      if (rows[k].axis != Axis::channel) behind *= rows[k].extent;
+    }
+    for (const int options : {0, 1, 2, 3}) {
+      const ScalesAfter how{rows, level, (options & 1) != 0, (options & 2) != 0};
+      std::int64_t span = behind;
+      for (std::size_t k = level; k < rows.size() && how.without_kv; ++k) {
+        if (rows[k].axis == Axis::kv) span /= rows[k].extent;
+      }
+      if (how.without_kv && span == behind) continue;
+      bool changed = false;
+      Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+        if (plane.allocation != data.allocation) return;
+        plane.modes = modes_after(plane, how);
+        plane.offset = data.offset + span;
+        changed = true;
+      });
+      if (changed && fits(variant))
+        out.push_back({FaultClass::scale_misplaced,
+                       "scales taken to lie after the data of each " + text_of(rows[level].axis) +
+                           (how.without_kv ? ", K and V apart" : "") + (how.packed ? ", packed" : ""),
+                       std::move(variant)});
+    }
+  }
+}
+
+// With one of the data's strides: unchanged, or divided by the group.
+void scales_restrided(const Cache& cache, const Plane& data, const Plane& scale, std::vector<Variant>& out) {
+  for (const Axis axis : layout::all_axes) {
+    std::set<std::int64_t> strides;
+    for (const Mode& m : data.modes) {
+      if (m.axis != axis) continue;
+      const std::int64_t width = layout::bits(scale.dtype), data_width = layout::bits(data.dtype);
+      strides.insert(m.stride);
+      strides.insert(m.stride / data_width * width);
+      for (const std::int64_t group : {16, 32, 64, 128}) {
+        if (m.stride / data_width % group == 0) strides.insert(m.stride / data_width / group * width);
+      }
+    }
+    for (const Mode& m : scale.modes) {
+      if (m.axis == axis) strides.insert(m.stride * 2), strides.insert(m.stride / 2);
+    }
+    for (const std::int64_t stride : strides) {
+      bool changed = false;
+      Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+        for (Mode& m : plane.modes) {
+          if (m.axis == axis && m.stride != stride && m.extent > 1) m.stride = stride, changed = true;
+        }
+      });
+      if (!changed || stride == 0 || !fits(variant)) continue;
+      out.push_back(
+          {FaultClass::wrong_stride,
+           "scales with a stride of " + std::to_string(stride / 8) + " bytes from " + text_of(axis) + " to " + text_of(axis),
+           std::move(variant)});
+    }
+  }
+}
+
+// Packed with another extent of an axis; false: it has that one.
+bool resize(Plane& plane, Axis axis, std::int64_t extent) {
+  std::vector<Mode> modes = by_stride(plane);
+  const auto mode = std::ranges::find_if(modes, [&](const Mode& m) { return m.axis == axis && m.extent != extent; });
+  if (mode == modes.end()) return false;
+  mode->extent = extent;
+  pack(modes, plane.dtype);
+  plane.modes = std::move(modes);
+  return true;
+}
+
+std::int64_t extent_of(const Plane& plane, Axis axis) {
+  const layout::Box box = layout::domain(plane);
+  return box.hi[axis] - box.lo[axis];
+}
+
+std::set<std::int64_t> other_extents(const Cache& cache, Axis axis) {
+  std::set<std::int64_t> out;
+  for (const Plane& plane : cache.planes) {
+    if (!is_data(plane)) continue;
+    const std::int64_t was = extent_of(plane, axis);
+    for (const std::int64_t f : {2, 4, 8}) {
+      out.insert(was * f);
+      if (was % f == 0) out.insert(was / f);
+    }
+    for (const std::int64_t tile : {16, 32, 64, 128, 256}) {
+      if (axis == Axis::channel && was > tile / 2) out.insert((was + tile - 1) / tile * tile);
+    }
   }
   return out;
 }
@@ -248,13 +467,10 @@ std::vector<Variant> renamed(const Cache& given) {
       });
       if (both && fits(strides)) {
         out.push_back({kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
-                       std::string("strides of ") + std::string(layout::name(x)) + " and " + std::string(layout::name(y)) +
-                           " exchanged",
-                       std::move(strides)});
+                       "strides of " + text_of(x) + " and " + text_of(y) + " exchanged", std::move(strides)});
       }
       out.push_back({kv ? FaultClass::kv_split_vs_interleaved : FaultClass::axis_permuted,
-                     std::string("the ") + std::string(layout::name(x)) + " axis taken for the " +
-                         std::string(layout::name(y)) + " axis and the reverse",
+                     "the " + text_of(x) + " axis taken for the " + text_of(y) + " axis and the reverse",
                      std::move(variant)});
     }
   }
@@ -265,61 +481,22 @@ std::vector<Variant> reblocked(const Cache& cache) {
   std::vector<Variant> out;
   for (const std::int64_t k : {2, 4, 8, 16, 3, 5, 6, 12, 32, 33, 64, 128}) {
     for (const bool finer : {true, false}) {
-      bool good = true, changed = false;
       Cache variant = cache;
       std::int64_t n = 0;
+      bool divides = true;
       for (Plane& plane : variant.planes) {
-        std::vector<Mode> modes = by_stride(plane);
-        auto block = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::block; });
-        auto slot = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::slot; });
-        if (block == modes.end()) continue;
-        if (slot == modes.end() && finer) continue;
-        if (slot == modes.end()) {
-          modes.push_back({Axis::slot, 1, std::abs(block->stride), 1});
-          std::stable_sort(modes.begin(), modes.end(),
-                           [](const Mode& p, const Mode& q) { return std::abs(p.stride) > std::abs(q.stride); });
-          block = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::block; });
-          slot = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::slot; });
-        }
-        if (finer ? slot->extent % k != 0 : false) {
-          good = false;
-          break;
-        }
-        std::vector<std::size_t> order(modes.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        const std::int64_t old_extent = slot->extent;
-        slot->extent = finer ? slot->extent / k : slot->extent * k;
-        block->extent = finer ? block->extent * k : std::max<std::int64_t>(1, block->extent / k);
-        n = old_extent;
-        // Repacks strides between the slot's level and the block's; outside the block they stay.
-        std::int64_t pitch = 0;
-        for (std::size_t i = modes.size(); i-- > 0;) {
-          const bool inner = &modes[i] > &*block && &modes[i] < &*slot;
-          if (&modes[i] == &*slot) pitch = slot->stride * slot->extent;
-          if (inner) {
-            modes[i].stride = pitch;
-            pitch *= modes[i].extent;
-          }
-          if (&modes[i] == &*block) modes[i].stride = finer ? modes[i].stride / k : modes[i].stride * k;
-        }
-        plane.modes = modes;
-        changed = true;
+        const auto tokens = reblock(plane, k, finer);
+        divides = divides && tokens;
+        if (tokens.value_or(0) != 0) n = *tokens;
       }
-      if (!good || !changed || n == 0 || !fits(variant)) continue;
+      if (!divides || n == 0 || !fits(variant)) continue;
+      const std::string words =
+          "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k);
       // The pool may also be read as a packed one with the new numbers: everything outside the blocks moves.
       Cache packed = variant;
-      for (Plane& plane : packed.planes) {
-        std::int64_t pitch = layout::bits(plane.dtype);
-        for (std::size_t i = plane.modes.size(); i-- > 0;) {
-          plane.modes[i].stride = pitch;
-          pitch *= plane.modes[i].extent;
-        }
-      }
+      for (Plane& plane : packed.planes) pack(plane.modes, plane.dtype);
       if (!(packed == variant) && fits(packed)) {
-        out.push_back({FaultClass::wrong_block_size,
-                       "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
-                           std::to_string(finer ? n / k : n * k) + ", repacked",
-                       packed});
+        out.push_back({FaultClass::wrong_block_size, words + ", repacked", packed});
         // K and V as separate planes: the second begins where the first ends.
         std::int64_t end = 0;
         for (Plane& plane : packed.planes) {
@@ -327,16 +504,9 @@ std::vector<Variant> reblocked(const Cache& cache) {
           end = plane.offset + layout::bits(plane.dtype);
           for (const Mode& mode : plane.modes) end += mode.stride * (mode.extent - 1);
         }
-        if (fits(packed))
-          out.push_back({FaultClass::wrong_block_size,
-                         "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
-                             std::to_string(finer ? n / k : n * k) + ", repacked, V after K",
-                         packed});
+        if (fits(packed)) out.push_back({FaultClass::wrong_block_size, words + ", repacked, V after K", packed});
       }
-      out.push_back(
-          {FaultClass::wrong_block_size,
-           "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k),
-           std::move(variant)});
+      out.push_back({FaultClass::wrong_block_size, words, std::move(variant)});
     }
   }
   return out;
@@ -344,47 +514,12 @@ std::vector<Variant> reblocked(const Cache& cache) {
 
 std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_t>& others) {
   std::vector<Variant> out;
+  const auto data = std::ranges::find_if(cache.planes, is_data);
+  if (data == cache.planes.end()) return out;
   std::set<std::string> seen{layout::to_text(cache)};
   for (const Axis axis : layout::all_axes) {
-    std::set<std::int64_t> candidates;
     std::int64_t was = 0;
-    bool four_bits = false;
-    for (const Plane& plane : cache.planes) {
-      if (!is_data(plane)) continue;
-      four_bits = layout::bits(plane.dtype) == 4;
-      const std::vector<Mode> modes = by_stride(plane);
-      for (std::size_t i = 0; i < modes.size(); ++i) {
-        if (modes[i].axis != axis || modes[i].extent < 2) continue;
-        was = modes[i].stride;
-        std::int64_t packed = layout::bits(plane.dtype);
-        for (std::size_t k = i + 1; k < modes.size(); ++k) packed *= modes[k].extent;
-        candidates.insert(packed);
-        std::int64_t row = layout::bits(plane.dtype);
-        for (const Mode& mode : modes) {
-          if (mode.axis == Axis::channel) row *= mode.extent;
-        }
-        for (std::int64_t k = 1; k <= 12; ++k) candidates.insert(row * k);
-        for (std::size_t a = 0; a < modes.size(); ++a) {
-          if (modes[a].axis == Axis::channel) continue;
-          candidates.insert(row * modes[a].extent);
-          for (std::size_t b = a + 1; b < modes.size(); ++b) {
-            if (modes[b].axis != Axis::channel)
-              candidates.insert(row * modes[a].extent * modes[b].extent),
-                  candidates.insert(row * 2 * modes[a].extent * modes[b].extent);
-          }
-        }
-        for (const std::int64_t f : {2, 3, 4, 8}) {
-          candidates.insert(was * f), candidates.insert(packed * f);
-          if (was % (f * 8) == 0) candidates.insert(was / f);
-        }
-        for (std::size_t k = 0; k < modes.size(); ++k) {
-          candidates.insert(was * modes[k].extent);
-          if (was % (modes[k].extent * 8) == 0) candidates.insert(was / modes[k].extent);
-          candidates.insert(modes[k].stride);
-        }
-      }
-      break;
-    }
+    std::set<std::int64_t> candidates = strides_of(*data, axis, was);
     if (was == 0) continue;
     candidates.insert(others.begin(), others.end());
     if (axis != Axis::block) candidates.insert(0);  // left out of the address; of blocks it is a table of zeros
@@ -399,10 +534,10 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
       });
       if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
       // 4-bit codes, two per byte, counted as one per byte.
-      const bool packed = four_bits && (stride == was * 2 || stride * 2 == was);
+      const bool packed = layout::bits(data->dtype) == 4 && (stride == was * 2 || stride * 2 == was);
       out.push_back({packed ? FaultClass::packed_dim_misread : FaultClass::wrong_stride,
-                     "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) +
-                         " to " + std::string(layout::name(axis)) + " instead of " + std::to_string(was / 8),
+                     "a stride of " + std::to_string(stride / 8) + " bytes from " + text_of(axis) + " to " + text_of(axis) +
+                         " instead of " + std::to_string(was / 8),
                      std::move(variant)});
     }
   }
@@ -411,179 +546,42 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
 
 std::vector<Variant> rescaled(const Cache& cache) {
   std::vector<Variant> out;
-  const auto data = std::find_if(cache.planes.begin(), cache.planes.end(), is_data);
-  const auto scale =
-      std::find_if(cache.planes.begin(), cache.planes.end(), [](const Plane& p) { return p.component == Component::scale; });
-  if (scale == cache.planes.end()) {
-    return out;
-  }
-  // In data order, or with two of their axes exchanged.
+  const auto data = std::ranges::find_if(cache.planes, is_data);
+  const auto scale = std::ranges::find(cache.planes, Component::scale, &Plane::component);
+  if (scale == cache.planes.end()) return out;
   const std::vector<Mode> modes = by_stride(*scale);
-  for (std::size_t a = 0; a < modes.size(); ++a) {
-    for (std::size_t b = a + 1; b < modes.size(); ++b) {
-      std::vector<std::size_t> order(modes.size());
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      std::swap(order[a], order[b]);
-      Cache variant = with(cache, Component::scale, [&](Plane& plane) {
-        const std::vector<Mode> own = by_stride(plane);
-        if (own.size() == order.size()) plane = repacked(plane, own, order);
-      });
-      const bool groups = modes[a].axis == Axis::channel || modes[b].axis == Axis::channel;
-      out.push_back({groups ? FaultClass::scale_swizzle : FaultClass::scale_misplaced,
-                     std::string("scales with ") + std::string(layout::name(modes[a].axis)) + " and " +
-                         std::string(layout::name(modes[b].axis)) + " exchanged",
-                     std::move(variant)});
-    }
-  }
-  // The first one's for all: K's for V, one head's for every head.
-  for (const Mode& mode : modes) {
-    if (mode.extent == 1 || mode.stride == 0) continue;
-    Cache variant = with(cache, Component::scale, [&](Plane& plane) {
-      for (Mode& m : plane.modes) {
-        if (m == mode) m.stride = 0;
-      }
-    });
-    if (fits(variant))
-      out.push_back({FaultClass::scale_misplaced,
-                     "the scales of the first " + std::string(layout::name(mode.axis)) + " for all", std::move(variant)});
-  }
-  // Inline after each row of data, or after all rows of a kv, or of a block.
-  {
-    const std::vector<Mode> rows = by_stride(*data);
-    const std::int64_t row = layout::domain(*data).hi[Axis::channel] * layout::bits(data->dtype);
-    for (std::size_t level = 0; level < rows.size(); ++level) {
-      std::int64_t behind = row;  // the extent of the modes inside this level
-      for (std::size_t k = level; k < rows.size(); ++k) {
-        if (rows[k].axis != Axis::channel) behind *= rows[k].extent;
-      }
-      for (const int how : {0, 1, 2, 3}) {
-        const bool packed = how & 1, without_kv = how & 2;  // a region after the data of K and V each, or of both
-        std::int64_t span = behind;
-        for (std::size_t k = level; k < rows.size() && without_kv; ++k) {
-          if (rows[k].axis == Axis::kv) span /= rows[k].extent;
-        }
-        if (without_kv && span == behind) continue;
-        bool changed = false;
-        Cache variant = with(cache, Component::scale, [&](Plane& plane) {
-          if (plane.allocation != data->allocation) return;
-          std::int64_t pitch = layout::bits(plane.dtype);
-          for (const Mode& m : plane.modes) {
-            if (m.axis == Axis::channel) pitch *= m.extent;
-          }
-          std::vector<Mode> own = by_stride(plane);
-          for (std::size_t k = own.size(); k-- > 0;) {
-            if (own[k].axis == Axis::channel) continue;
-            const auto same = std::find_if(rows.begin(), rows.end(), [&](const Mode& m) { return m.axis == own[k].axis; });
-            if (same == rows.end()) continue;
-            const bool inner =
-                static_cast<std::size_t>(same - rows.begin()) >= level && !(without_kv && own[k].axis == Axis::kv);
-            own[k].stride = packed && inner ? pitch : same->stride;
-            if (packed && inner) pitch *= own[k].extent;
-          }
-          plane.modes = own;
-          plane.offset = data->offset + span;
-          changed = true;
-        });
-        if (changed && fits(variant))
-          out.push_back({FaultClass::scale_misplaced,
-                         "scales taken to lie after the data of each " +
-                             (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) +
-                             (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""),
-                         std::move(variant)});
-      }
-    }
-  }
-  // With one of the data's strides: unchanged, or divided by the group.
-  for (const Axis axis : layout::all_axes) {
-    std::set<std::int64_t> strides;
-    for (const Mode& m : data->modes) {
-      if (m.axis != axis) continue;
-      const std::int64_t width = layout::bits(scale->dtype), data_width = layout::bits(data->dtype);
-      strides.insert(m.stride);
-      strides.insert(m.stride / data_width * width);
-      for (const std::int64_t group : {16, 32, 64, 128}) {
-        if (m.stride / data_width % group == 0) strides.insert(m.stride / data_width / group * width);
-      }
-    }
-    for (const Mode& m : scale->modes) {
-      if (m.axis == axis) strides.insert(m.stride * 2), strides.insert(m.stride / 2);
-    }
-    for (const std::int64_t stride : strides) {
-      bool changed = false;
-      Cache variant = with(cache, Component::scale, [&](Plane& plane) {
-        for (Mode& m : plane.modes) {
-          if (m.axis == axis && m.stride != stride && m.extent > 1) m.stride = stride, changed = true;
-        }
-      });
-      if (!changed || stride == 0 || !fits(variant)) continue;
-      out.push_back({FaultClass::wrong_stride,
-                     "scales with a stride of " + std::to_string(stride / 8) + " bytes from " +
-                         std::string(layout::name(axis)) + " to " + std::string(layout::name(axis)),
-                     std::move(variant)});
-    }
-  }
+  scales_exchanged(cache, modes, out);
+  scales_of_the_first(cache, modes, out);
+  scales_after_rows(cache, *data, out);
+  scales_restrided(cache, *data, *scale, out);
   return out;
 }
 
 std::vector<Variant> resized(const Cache& cache) {
   std::vector<Variant> out;
-  const auto packed_again = [](Plane& plane, Axis axis, std::int64_t extent) {
-    std::vector<Mode> modes = by_stride(plane);
-    bool changed = false;
-    for (Mode& m : modes) {
-      if (m.axis == axis && m.extent != extent && !changed) m.extent = extent, changed = true;
-    }
-    if (!changed) return false;
-    std::int64_t pitch = layout::bits(plane.dtype);
-    for (std::size_t i = modes.size(); i-- > 0;) {
-      modes[i].stride = pitch;
-      pitch *= modes[i].extent;
-    }
-    plane.modes = std::move(modes);
-    return true;
-  };
   for (const Axis axis : {Axis::channel, Axis::head, Axis::layer}) {
-    std::set<std::int64_t> extents;
-    for (const Plane& plane : cache.planes) {
-      if (!is_data(plane)) continue;
-      const layout::Box box = layout::domain(plane);
-      const std::int64_t was = box.hi[axis] - box.lo[axis];
-      for (const std::int64_t f : {2, 4, 8}) {
-        extents.insert(was * f);
-        if (was % f == 0) extents.insert(was / f);
-      }
-      for (const std::int64_t tile : {16, 32, 64, 128, 256}) {
-        if (axis == Axis::channel && was > tile / 2) extents.insert((was + tile - 1) / tile * tile);
-      }
-    }
-    {
-      for (const std::int64_t now : extents) {
-        bool changed = false, four_bits = false;
-        std::int64_t was = 0;
-        Cache variant = with(cache, Component::data, [&](Plane& plane) {
-          const layout::Box box = layout::domain(plane);
-          was = box.hi[axis] - box.lo[axis];
-          if (now == 0 || now == was) return;
-          four_bits = layout::bits(plane.dtype) == 4;
-          changed = packed_again(plane, axis, now) || changed;
-        });
-        if (!changed || !fits(variant)) continue;
-        const FaultClass fault_class = axis == Axis::head ? FaultClass::head_shard_mapping
-                                       : axis == Axis::channel
-                                           ? (four_bits ? FaultClass::packed_dim_misread : FaultClass::wrong_stride)
-                                           : FaultClass::wrong_stride;
-        const std::string words =
-            std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now);
-        bool scales = false;
-        Cache both = with(variant, Component::scale, [&](Plane& plane) {
-          const layout::Box box = layout::domain(plane);
-          const std::int64_t own = box.hi[axis] - box.lo[axis],
-                             other = own * now / was;  // groups of channels, as many heads or layers
-          if (other > 0 && own * now % was == 0) scales = packed_again(plane, axis, other) || scales;
-        });
-        out.push_back({fault_class, words, std::move(variant)});
-        if (scales && fits(both)) out.push_back({fault_class, words + ", scales too", std::move(both)});
-      }
+    for (const std::int64_t now : other_extents(cache, axis)) {
+      bool changed = false, four_bits = false;
+      std::int64_t was = 0;
+      Cache variant = with(cache, Component::data, [&](Plane& plane) {
+        was = extent_of(plane, axis);
+        if (now == 0 || now == was) return;
+        four_bits = layout::bits(plane.dtype) == 4;
+        changed = resize(plane, axis, now) || changed;
+      });
+      if (!changed || !fits(variant)) continue;
+      const FaultClass fault_class = axis == Axis::head                   ? FaultClass::head_shard_mapping
+                                     : axis == Axis::channel && four_bits ? FaultClass::packed_dim_misread
+                                                                          : FaultClass::wrong_stride;
+      const std::string words = std::to_string(was) + " " + text_of(axis) + "s taken for " + std::to_string(now);
+      bool scales = false;
+      Cache both = with(variant, Component::scale, [&](Plane& plane) {
+        const std::int64_t own = extent_of(plane, axis),
+                           other = own * now / was;  // groups of channels, as many heads or layers
+        if (other > 0 && own * now % was == 0) scales = resize(plane, axis, other) || scales;
+      });
+      out.push_back({fault_class, words, std::move(variant)});
+      if (scales && fits(both)) out.push_back({fault_class, words + ", scales too", std::move(both)});
     }
   }
   return out;
@@ -591,7 +589,7 @@ std::vector<Variant> resized(const Cache& cache) {
 
 std::vector<Variant> recoded(const Cache& cache) {
   std::vector<Variant> out;
-  const auto data = std::find_if(cache.planes.begin(), cache.planes.end(), is_data);
+  const auto data = std::ranges::find_if(cache.planes, is_data);
   if (data == cache.planes.end()) return out;
   for (const layout::Dtype dtype : layout::all_dtypes()) {
     if (dtype == data->dtype || layout::bits(dtype) != layout::bits(data->dtype)) continue;

@@ -46,6 +46,8 @@ std::vector<Variant> recoded(const layout::Cache& cache);
 
 /// K and V planes that differ only in their start, as one plane with a kv mode.
 layout::Cache merged(const layout::Cache& cache);
+/// Bits that the channels of a row span in a plane.
+std::int64_t row_bits(const layout::Plane& plane);
 /// "K B N H C" by descending stride.
 std::string order_text(const layout::Plane& plane);
 

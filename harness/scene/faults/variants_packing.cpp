@@ -13,9 +13,6 @@ using layout::Component;
 using layout::Mode;
 using layout::Plane;
 
-namespace {
-
-/// Bits that the channels of a row span in a plane.
 std::int64_t row_bits(const Plane& plane) {
   std::int64_t out = layout::bits(plane.dtype);
   for (const Mode& m : plane.modes) {
@@ -23,6 +20,8 @@ std::int64_t row_bits(const Plane& plane) {
   }
   return out;
 }
+
+namespace {
 
 /// The step from one row to the next: the smallest stride that is not a channel's.
 std::int64_t pitch_of(const Plane& plane) {
