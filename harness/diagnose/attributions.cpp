@@ -85,7 +85,7 @@ Symbol SymbolResolver::symbol(std::size_t check, int buffer, std::int64_t offset
     if (same) return symbols_.at(table_[at].second);
   }
   Symbol out;
-  if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; }))
+  if (std::ranges::all_of(seen, [&](std::uint8_t byte) { return byte == seen[0]; }))
     out.kind = Symbol::Kind::constant, out.byte = seen[0];
   return out;
 }
@@ -192,7 +192,7 @@ Attributions attribute_bytes(const Observation& o, const Mismatch& mismatch, Exp
         if (id != hole && brought(symbols.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
       }
     }
-    std::sort(offsets.begin(), offsets.end());
+    std::ranges::sort(offsets);
     for (const std::int64_t offset : offsets) {
       Attribution attribution;
       attribution.buffer = b.ordinal, attribution.offset = offset;
@@ -249,7 +249,7 @@ ElementIndex::ElementIndex(const std::vector<SymbolImage>& images, const std::fu
       }
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& c) { return a.first < c.first; });
+  std::ranges::stable_sort(all, [](const auto& a, const auto& c) { return a.first < c.first; });
   for (const auto& [key, address] : all) keys_.push_back(key), addresses_.push_back(address);
 }
 

@@ -46,9 +46,8 @@ bool stopped_early(const SearchEvidence& e) {
   const SequenceEnding& end = e.observation.ending;
   const auto violated = [](const json& event) { return event.contains("violation"); };
   return end.kind != "completed" && end.kind != e.truth.ending.kind &&
-         std::any_of(e.intended.steps.begin(), e.intended.steps.end(),
-                     [&](const Step& step) { return step.name == end.step; }) &&
-         std::none_of(e.observation.events.begin(), e.observation.events.end(), violated);
+         std::ranges::any_of(e.intended.steps, [&](const Step& step) { return step.name == end.step; }) &&
+         std::ranges::none_of(e.observation.events, violated);
 }
 
 }  // namespace
@@ -134,7 +133,7 @@ std::vector<std::vector<std::int64_t>> HypothesisSearch::older_tables(std::size_
     const auto ids = then ? then->blocks.find(memory) : std::map<std::string, std::vector<std::int64_t>>::const_iterator{};
     if (!then || ids == then->blocks.end() || (now->blocks.contains(memory) && now->blocks.at(memory) == ids->second))
       continue;
-    if (std::find(out.begin(), out.end(), ids->second) == out.end()) out.push_back(ids->second);
+    if (std::ranges::find(out, ids->second) == out.end()) out.push_back(ids->second);
   }
   return out;
 }
@@ -164,7 +163,7 @@ void HypothesisSearch::each_difference(const Bytes& bytes, int pass, std::size_t
   std::vector<std::int64_t> pages = bytes.pages(buffer);
   const auto more = seen.pages(buffer);
   pages.insert(pages.end(), more.begin(), more.end());
-  std::sort(pages.begin(), pages.end());
+  std::ranges::sort(pages);
   pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
   std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
   for (const std::int64_t page : pages) {
@@ -347,17 +346,15 @@ bool HypothesisSearch::attempt(FaultClass fault_class, const std::string& words,
 // Of equally good hypotheses, keep the first and only a few per class: variants of one idea would crowd out the others.
 void HypothesisSearch::remember(Partial partial) {
   constexpr std::size_t kept = 10, alike = 2;
-  if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; }))
-    return;
+  if (std::ranges::any_of(partial_, [&](const Partial& other) { return other.bytes == partial.bytes; })) return;
   const auto of_class = [&](const Partial& other) { return other.hypothesis.fault_class == partial.hypothesis.fault_class; };
-  if (std::count_if(partial_.begin(), partial_.end(), of_class) >= static_cast<std::ptrdiff_t>(alike)) {
+  if (std::ranges::count_if(partial_, of_class) >= static_cast<std::ptrdiff_t>(alike)) {
     const auto worst = std::find_if(partial_.rbegin(), partial_.rend(), of_class);
     if (worst->rank >= partial.rank) return;
     partial_.erase(std::next(worst).base());
   }
-  partial_.insert(
-      std::find_if(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.rank < partial.rank; }),
-      std::move(partial));
+  partial_.insert(std::ranges::find_if(partial_, [&](const Partial& other) { return other.rank < partial.rank; }),
+                  std::move(partial));
   if (partial_.size() > kept) partial_.pop_back();
 }
 
@@ -384,7 +381,7 @@ bool HypothesisSearch::attempt(FaultClass given_class, const std::string& words,
   changed[step] = {body};
   if (agrees.best() > 0.99 && agrees.better_than(agreement(step, action(step)))) {
     auto& known = locals_[step];
-    if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
+    if (std::ranges::none_of(known, [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
       known.push_back({fault_class, words, changed});
   }
   return attempt(fault_class, words, std::move(changed), agrees.best());

@@ -120,7 +120,7 @@ std::vector<json> reports(const std::vector<json>& events) {
     }
     out.push_back(std::move(kept));
   }
-  std::sort(out.begin(), out.end());
+  std::ranges::sort(out);
   return out;
 }
 

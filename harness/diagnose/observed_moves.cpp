@@ -16,8 +16,7 @@ AddressToElement::AddressToElement(const View& view, const AddressSpace& space, 
     MappedPlane mapped{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
     mapped.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
     std::erase_if(mapped.plane.modes, [](const layout::Mode& mode) { return mode.extent == 1; });
-    std::stable_sort(mapped.plane.modes.begin(), mapped.plane.modes.end(),
-                     [](const auto& a, const auto& b) { return a.stride > b.stride; });
+    std::ranges::stable_sort(mapped.plane.modes, [](const auto& a, const auto& b) { return a.stride > b.stride; });
     std::int64_t inside = layout::bits(plane.dtype);
     for (auto mode = mapped.plane.modes.rbegin(); mode != mapped.plane.modes.rend(); ++mode) {
       mapped.nested = mapped.nested && mode->stride >= inside;
@@ -33,12 +32,11 @@ AddressToElement::AddressToElement(const View& view, const AddressSpace& space, 
 }
 
 bool AddressToElement::sees(int buffer) const {
-  return std::any_of(planes_.begin(), planes_.end(),
-                     [&](const MappedPlane& mapped) { return mapped.start.buffer == buffer; });
+  return std::ranges::any_of(planes_, [&](const MappedPlane& mapped) { return mapped.start.buffer == buffer; });
 }
 
 bool AddressToElement::nested() const {
-  return std::all_of(planes_.begin(), planes_.end(), [](const MappedPlane& mapped) { return mapped.nested; });
+  return std::ranges::all_of(planes_, [](const MappedPlane& mapped) { return mapped.nested; });
 }
 
 std::optional<ViewElement> AddressToElement::at(BufferAddress address) const {
@@ -66,8 +64,7 @@ std::optional<ViewElement> AddressToElement::at(BufferAddress address) const {
                     at[Axis::head],         at[Axis::channel],  {},           at[Axis::block],
                     at[Axis::slot]};
     const auto has = [&](Axis axis) {
-      return std::any_of(mapped.plane.modes.begin(), mapped.plane.modes.end(),
-                         [&](const auto& m) { return m.axis == axis; });
+      return std::ranges::any_of(mapped.plane.modes, [&](const auto& m) { return m.axis == axis; });
     };
     if (!has(Axis::block) && !has(Axis::slot)) {
       out.block = -1, out.token = 0;
@@ -84,8 +81,7 @@ std::optional<BufferAddress> ElementToAddress::at(const ViewElement& element) co
   const std::int64_t n = view_.block_size(), position = (*element.token - first_token_) / n;
   if (*element.token < first_token_) return std::nullopt;
   std::size_t index = static_cast<std::size_t>(position);
-  if (!positions_.empty())
-    index = static_cast<std::size_t>(std::find(positions_.begin(), positions_.end(), position) - positions_.begin());
+  if (!positions_.empty()) index = static_cast<std::size_t>(std::ranges::find(positions_, position) - positions_.begin());
   if (index >= ids_.size() || ids_[index] == no_block) return std::nullopt;
   return at(element, ids_[index]);
 }
@@ -234,9 +230,7 @@ std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
   if (!from.empty())
     addresses.emplace(
         images_before(step),
-        [&](int buffer) {
-          return std::any_of(from.begin(), from.end(), [&](const AddressToElement& l) { return l.sees(buffer); });
-        },
+        [&](int buffer) { return std::ranges::any_of(from, [&](const AddressToElement& l) { return l.sees(buffer); }); },
         evidence_.symbols);
 
   for (const Attribution& attribution : attributions().all) {
@@ -245,8 +239,8 @@ std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
     const BufferAddress here{attribution.buffer, attribution.offset};
     const bool content = attribution.must.kind == Symbol::Kind::tag || attribution.must.kind == Symbol::Kind::number;
     if (a.op == Operation::put) {
-      const bool source = std::any_of(
-          from.begin(), from.end(), [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); });
+      const bool source =
+          std::ranges::any_of(from, [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); });
       if (!content || attribution.must.byte != 0 || attribution.must.generation != r.generation || source) continue;
       s.at = element_of(attribution.must);
     } else if (output) {
@@ -260,8 +254,7 @@ std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
         continue;
       }
     } else {
-      if (std::none_of(to.begin(), to.end(),
-                       [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); }))
+      if (std::ranges::none_of(to, [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); }))
         continue;
       s.at = seen_by(to, here);
     }

@@ -99,9 +99,8 @@ std::vector<WrongByte> first_wrong(const Observation& o, const Mismatch& mismatc
       }
     }
     std::string where = to_string(symbols.at(expectation.id(*check, range.buffer, range.begin, symbols)), space.buffers());
-    const auto attribution = std::find_if(attributions.all.begin(), attributions.all.end(), [&](const Attribution& c) {
-      return c.buffer == range.buffer && c.offset == range.begin;
-    });
+    const auto attribution = std::ranges::find_if(
+        attributions.all, [&](const Attribution& c) { return c.buffer == range.buffer && c.offset == range.begin; });
     if (attribution != attributions.all.end())
       where += "; found: " +
                (attribution->untouched ? std::string("what was there before") : to_string(attribution->is, space.buffers()));
@@ -163,7 +162,7 @@ struct Held {
 std::unique_ptr<Held> due_before(const std::string& step, const Scenario& scenario, const AddressSpace& space,
                                  SymbolTable& symbols, const Observation& seen, std::uint64_t seed) {
   Scenario part = without_faults(scenario);
-  const auto stopped = std::find_if(part.steps.begin(), part.steps.end(), [&](const Step& s) { return s.name == step; });
+  const auto stopped = std::ranges::find_if(part.steps, [&](const Step& s) { return s.name == step; });
   if (stopped == part.steps.end()) return nullptr;
   part.steps.erase(stopped, part.steps.end());
   std::unique_ptr<Held> out;
@@ -250,8 +249,8 @@ Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExec
     return report;
   }
   // A wrong refusal, before anything moved, is still a clean refusal.
-  const bool moved = std::any_of(report.events.begin(), report.events.end(),
-                                 [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
+  const bool moved =
+      std::ranges::any_of(report.events, [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) report.outcome = Outcome::refused;
 
   const double needed = memory_of_diagnosis(seen, mismatch, space, symbols, whole.content);

@@ -104,14 +104,14 @@ class ExtentBuilder {
     called_.requests = requests_of(scenario);
     for (const Buffer& b : space.buffers()) {
       called_.regions.push_back(b.name);
-      const auto known = std::find(called_.memories.begin(), called_.memories.end(), b.memory);
+      const auto known = std::ranges::find(called_.memories, b.memory);
       memory_of_.push_back(static_cast<int>(known - called_.memories.begin()));
       if (known != called_.memories.end()) continue;
       if (b.side == "output") called_.first_output = std::min(called_.first_output, memory_of_.back());
       called_.memories.push_back(b.memory);
     }
     for (const auto& [name, memory] : scenario.memories) {
-      const auto known = std::find(called_.memories.begin(), called_.memories.end(), name);
+      const auto known = std::ranges::find(called_.memories, name);
       if (memory.view.cache.empty() || known == called_.memories.end()) continue;
       for (const layout::Plane& plane : cache_of(memory.view).planes) {
         called_.planes[static_cast<int>(known - called_.memories.begin())].push_back(findings::plane_of(plane));

@@ -48,7 +48,7 @@ std::string LayoutIndex::text_at(BufferAddress address) const {
     return fmt::format("{}{} layer {} block {} slot {} head {}", element->component.empty() ? "" : element->component + " ",
                        kv, element->layer, element->block, element->slot, element->head);
   }
-  const bool declared = std::any_of(memories_.begin(), memories_.end(), [&](const Memory& m) { return m.name == b.memory; });
+  const bool declared = std::ranges::any_of(memories_, [&](const Memory& m) { return m.name == b.memory; });
   return declared ? "padding" : "raw bytes";
 }
 
@@ -59,7 +59,7 @@ std::string LayoutIndex::text_beyond(BufferAddress address) const {
       if (m.begins[a].buffer != address.buffer || (inside >= 0 && inside < m.cache.allocations[a].bytes)) continue;
       for (const auto& plane : m.cache.planes) {
         if (plane.allocation != static_cast<int>(a) || plane.component != layout::Component::data) continue;
-        const auto outermost = std::max_element(plane.modes.begin(), plane.modes.end(), [](const auto& x, const auto& y) {
+        const auto outermost = std::ranges::max_element(plane.modes, [](const auto& x, const auto& y) {
           return std::abs(x.stride) * x.extent < std::abs(y.stride) * y.extent;
         });
         if (outermost == plane.modes.end() || outermost->axis != Axis::block || outermost->stride <= 0) continue;
@@ -169,7 +169,7 @@ std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t s
   if (seen.checks.empty()) throw std::runtime_error("the run reached no check");
   std::size_t at = seen.checks.size() - 1;
   if (!window.check.empty()) {
-    const auto found = std::find(seen.checks.begin(), seen.checks.end(), window.check);
+    const auto found = std::ranges::find(seen.checks, window.check);
     if (found == seen.checks.end()) {
       std::string reached;
       for (const auto& name : seen.checks) reached += (reached.empty() ? "" : ", ") + (name.empty() ? "the end" : name);
@@ -208,8 +208,7 @@ std::vector<ComparedRange> read_window(const Scenario& scenario, std::uint64_t s
 json moves_of(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols, const Checkpoint& check,
               const Attributions& attributions) {
   constexpr std::size_t most = 96, before = 8;
-  const auto first =
-      std::find_if(attributions.all.begin(), attributions.all.end(), [](const Attribution& c) { return c.wrong; });
+  const auto first = std::ranges::find_if(attributions.all, [](const Attribution& c) { return c.wrong; });
   if (first == attributions.all.end()) return nullptr;
   const ProvenanceFormatter formatter(scenario, space, symbols, check);
   std::vector<ComparedRange> runs;

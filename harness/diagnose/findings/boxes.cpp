@@ -75,12 +75,12 @@ class Cutter {
     }
     for (const auto& [axis, values] : sets) out.scope[axis].assign(values.begin(), values.end());
     out.scope[ContentAxis::channel] = channels_of(extents_, chosen);
-    for (auto& [axis, values] : out.scope) std::sort(values.begin(), values.end());
+    for (auto& [axis, values] : out.scope) std::ranges::sort(values);
     const ByteSource& should = extents_[chosen.front()].should;
     std::int64_t inside = 0;
     if (should.kind == ByteSource::Kind::element) {
       for (const std::size_t i : all) {
-        const bool in = std::all_of(cut_axes.begin(), cut_axes.end(), [&](ContentAxis axis) {
+        const bool in = std::ranges::all_of(cut_axes, [&](ContentAxis axis) {
           return axis == ContentAxis::slot || axis == ContentAxis::channel ||  // a token says its slot
                  sets[axis].contains(extents_[i].should.at[axis]);
         });
@@ -138,7 +138,7 @@ class Cutter {
     }
     std::vector<Indices> out;
     for (auto& [shape, group] : by_shape) {
-      std::sort(group.begin(), group.end());
+      std::ranges::sort(group);
       out.push_back(std::move(group));
     }
     return out;

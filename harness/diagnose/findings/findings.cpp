@@ -159,7 +159,7 @@ double cost(const std::vector<Part>& parts) {
 }
 
 bool tangled(const Maps& maps) {
-  return std::any_of(maps.begin(), maps.end(), [](const auto& one) { return one.second.kind == AxisMap::Kind::tangle; });
+  return std::ranges::any_of(maps, [](const auto& one) { return one.second.kind == AxisMap::Kind::tangle; });
 }
 
 /// By the values of one axis, parts that obey the same maps together; none if that does not pay.
@@ -171,7 +171,7 @@ std::optional<std::vector<Part>> parted_by(const std::vector<Extent>& extents, c
   for (auto& [value, group] : by_value) {
     Part part(extents, std::move(group));
     if (tangled(part.maps)) return std::nullopt;
-    const auto alike = std::find_if(out.begin(), out.end(), [&](Part& other) {
+    const auto alike = std::ranges::find_if(out, [&](Part& other) {
       Part both({}, joined(other.tables, part.tables));
       if (tangled(both.maps) || cost(both.maps) > std::max(cost(other.maps), cost(part.maps)) + 0.5) return false;
       other.tables = std::move(both.tables), other.maps = std::move(both.maps);
@@ -203,7 +203,7 @@ std::vector<Part> parts_of(const std::vector<Extent>& extents, const Indices& so
   }
   for (const ContentAxis axis : parting_axes)
     if (auto parts = parted_by(extents, some, axis)) consider(std::move(*parts));
-  for (Part& part : best) std::sort(part.extents.begin(), part.extents.end());
+  for (Part& part : best) std::ranges::sort(part.extents);
   return best;
 }
 
@@ -213,7 +213,7 @@ Scope universe_of(const std::vector<Extent>& extents, const Indices& all) {
   for (int a = 0; a < axis_count; ++a) {
     auto& values = out[static_cast<ContentAxis>(a)];
     for (const std::size_t i : all) values.push_back(extents[i].should.at[static_cast<ContentAxis>(a)]);
-    std::sort(values.begin(), values.end());
+    std::ranges::sort(values);
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
   out[ContentAxis::channel] = channels_of(extents, all);

@@ -8,8 +8,7 @@ namespace kvcts::findings {
 std::vector<FlatCopy> flats_of(const std::vector<Extent>& extents, std::vector<std::size_t> some) {
   // A byte in between may be right by the same copy.
   constexpr std::int64_t gap = 256;
-  if (std::any_of(some.begin(), some.end(), [&](std::size_t i) { return extents[i].from < 0 || extents[i].region < 0; }))
-    return {};
+  if (std::ranges::any_of(some, [&](std::size_t i) { return extents[i].from < 0 || extents[i].region < 0; })) return {};
   std::ranges::sort(some, {}, [&](std::size_t i) { return std::tuple(extents[i].region, extents[i].offset); });
   std::vector<FlatCopy> out;
   for (const std::size_t i : some) {

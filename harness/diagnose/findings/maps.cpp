@@ -10,7 +10,7 @@ using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 template <class F>
 bool every(const Pairs& table, F&& holds) {
-  return std::all_of(table.begin(), table.end(), [&](const auto& pair) { return holds(pair.first, pair.second); });
+  return std::ranges::all_of(table, [&](const auto& pair) { return holds(pair.first, pair.second); });
 }
 
 /// The one number by which a division leaves every pair as it is; 0: none does.
@@ -35,7 +35,7 @@ bool is_exchange(const Pairs& table) {
 
 AxisMap map_of(const Pairs& pairs) {
   Pairs table = pairs;
-  std::sort(table.begin(), table.end());
+  std::ranges::sort(table);
   table.erase(std::unique(table.begin(), table.end()), table.end());
   AxisMap out;
   if (table.empty() || every(table, [](std::int64_t x, std::int64_t y) { return x == y; })) return out;

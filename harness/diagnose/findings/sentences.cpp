@@ -161,7 +161,7 @@ std::string content_text(const std::vector<Extent>& extents, const ExtentBox& bo
                                  ContentAxis::token, ContentAxis::head}) {
     std::vector<std::int64_t> values;
     for (const std::size_t i : box.extents) values.push_back(extents[i].is.at[axis]);
-    std::sort(values.begin(), values.end());
+    std::ranges::sort(values);
     values.erase(std::unique(values.begin(), values.end()), values.end());
     if (axis == ContentAxis::component && values == std::vector<std::int64_t>{0}) continue;
     if (!all_known(values)) continue;

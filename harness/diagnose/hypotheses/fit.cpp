@@ -63,8 +63,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     if (plane.component != of || layout::bits(plane.dtype) < 8) continue;
     for (layout::Mode& mode : plane.modes) {
       const auto step = steps.bytes[static_cast<std::size_t>(mode.axis)];
-      const auto same =
-          std::count_if(plane.modes.begin(), plane.modes.end(), [&](const auto& m) { return m.axis == mode.axis; });
+      const auto same = std::ranges::count_if(plane.modes, [&](const auto& m) { return m.axis == mode.axis; });
       if (!step || same != 1 || mode.extent == 1) continue;
       const std::int64_t stride = *step * 8 * mode.step;
       changed = changed || mode.stride != stride;
@@ -94,13 +93,13 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
   if (of != Component::data) return out;
   // Scales inside rows of data move with them.
   const auto is_data = [](const layout::Plane& p) { return p.component == Component::data; };
-  const auto was = std::find_if(declared.planes.begin(), declared.planes.end(), is_data);
-  const auto now = std::find_if(out.planes.begin(), out.planes.end(), is_data);
+  const auto was = std::ranges::find_if(declared.planes, is_data);
+  const auto now = std::ranges::find_if(out.planes, is_data);
   for (layout::Plane& plane : out.planes) {
     if (is_data(plane) || was == declared.planes.end() || plane.allocation != was->allocation) continue;
     for (layout::Mode& mode : plane.modes) {
-      const auto old = std::find_if(was->modes.begin(), was->modes.end(),
-                                    [&](const auto& m) { return m.axis == mode.axis && m.stride == mode.stride; });
+      const auto old =
+          std::ranges::find_if(was->modes, [&](const auto& m) { return m.axis == mode.axis && m.stride == mode.stride; });
       if (old == was->modes.end() || mode.axis == Axis::channel) continue;
       mode.stride = now->modes[static_cast<std::size_t>(old - was->modes.begin())].stride;
     }
@@ -119,7 +118,7 @@ bool order_changed(const layout::Cache& declared, const layout::Cache& now) {
     for (const auto& m : now.planes[p].modes) {
       if (m.extent > 1) is.emplace_back(-m.stride, m.axis);
     }
-    std::sort(was.begin(), was.end()), std::sort(is.begin(), is.end());
+    std::ranges::sort(was), std::ranges::sort(is);
     for (std::size_t i = 0; i < was.size() && i < is.size(); ++i) {
       if (was[i].second != is[i].second) return true;
     }
@@ -133,8 +132,8 @@ bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
     const std::int64_t shift = now.planes[p].offset - declared.planes[p].offset;
     if (shift == 0) continue;
     const auto& modes = declared.planes[p].modes;
-    const auto block = std::find_if(modes.begin(), modes.end(),
-                                    [](const layout::Mode& m) { return m.axis == Axis::block && m.extent > 1; });
+    const auto block =
+        std::ranges::find_if(modes, [](const layout::Mode& m) { return m.axis == Axis::block && m.extent > 1; });
     if (block == modes.end() || shift % block->stride != 0 || std::abs(shift / block->stride) * 2 > block->extent)
       return false;
   }

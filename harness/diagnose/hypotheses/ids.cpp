@@ -30,8 +30,7 @@ std::vector<Narrow> narrowed(const Ids& table, std::int64_t slots) {
           if (is_signed && number >= range / 2) number -= range;
           id = number / unit;
         }
-        if (narrow.ids != table &&
-            std::none_of(out.begin(), out.end(), [&](const Narrow& other) { return other.ids == narrow.ids; }))
+        if (narrow.ids != table && std::ranges::none_of(out, [&](const Narrow& other) { return other.ids == narrow.ids; }))
           out.push_back(std::move(narrow));
       }
     }
@@ -142,8 +141,8 @@ void OtherIds::axes() {
   axis([](const ViewElement& e) { return std::optional(e.layer); }, &StepSelection::layers, "layers",
        [](const Mapping& m) {
          // All in place but one, which has another's place: two layers share a buffer.
-         const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
-         const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
+         const auto astray = std::ranges::count_if(m, [](const auto& p) { return p.first != p.second; });
+         const auto guest = std::ranges::find_if(m, [](const auto& p) { return p.first != p.second; });
          const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
          return shared ? FaultClass::region_aliasing : FaultClass::layer_misrouted;
        });
@@ -178,7 +177,7 @@ void OtherIds::tokens() {
          if (asked == Component::scale) return FaultClass::scale_misplaced;
          const std::int64_t n =
              std::min(a_.from.empty() ? 1 : slots_of(a_.from.front()), a_.to.empty() ? 1 : slots_of(a_.to.front()));
-         const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
+         const bool by_block = std::ranges::all_of(m, [&](const auto& p) { return (p.first - p.second) % n == 0; });
          return by_block || n == 1 ? FaultClass::wrong_block_id : FaultClass::wrong_block_size;
        });
 }
@@ -214,10 +213,10 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
   constexpr double unlikely = 1;
   const auto attempt = [&](const Ids& ids, const std::string& why) { list(at_source, table, ids, why); };
   Ids ids = table;
-  std::reverse(ids.begin(), ids.end());
+  std::ranges::reverse(ids);
   attempt(ids, " (reversed)");
   ids = table;
-  std::sort(ids.begin(), ids.end());
+  std::ranges::sort(ids);
   attempt(ids, " (sorted)");
   for (std::size_t k = 0; k < ids.size(); ++k) ids[k] = table.front() + static_cast<std::int64_t>(k);
   attempt(ids, " (the first id and those that follow it)");

@@ -67,7 +67,7 @@ void generate_variants(HypothesisSearch& search,
     const auto apply = [](std::vector<View>& views, const std::vector<std::vector<Variant>>& all, const std::string& words) {
       const Variant* used = nullptr;
       for (std::size_t v = 0; v < views.size(); ++v) {
-        const auto same = std::find_if(all[v].begin(), all[v].end(), [&](const Variant& x) { return x.words == words; });
+        const auto same = std::ranges::find_if(all[v], [&](const Variant& x) { return x.words == words; });
         if (same == all[v].end()) continue;
         views[v].cache = layout::to_text(same->cache);
         used = &*same;
@@ -212,7 +212,7 @@ void generate_offsets(HypothesisSearch& search) {
     const auto best = [](const std::map<std::int64_t, std::int64_t>& votes) {
       std::vector<std::pair<std::int64_t, std::int64_t>> out;
       for (const auto& [shift, count] : votes) out.emplace_back(-count, shift);
-      std::sort(out.begin(), out.end());
+      std::ranges::sort(out);
       if (out.size() > 12) out.resize(12);
       return out;
     };
@@ -256,7 +256,7 @@ void generate_everywhere(HypothesisSearch& search) {
         if (const auto ids = q.blocks.find(memory); ids != q.blocks.end()) lists.insert(ids->second);
       }
       std::vector<std::int64_t> ids = table;
-      std::reverse(ids.begin(), ids.end());
+      std::ranges::reverse(ids);
       lists.insert(ids);
       lists.insert(std::vector<std::int64_t>(table.size(), 0));
       lists.insert(std::vector<std::int64_t>(table.size(), table.empty() ? 0 : table.front()));

@@ -28,7 +28,7 @@ void attempt_cut(HypothesisSearch& search, std::size_t step, const Divider& cut,
                  const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
   for (const auto& [body, value] : parts) {
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == body; });
+    const auto same = std::ranges::find_if(groups, [&](const auto& g) { return g.first == body; });
     if (same == groups.end())
       groups.push_back({body, {value}});
     else
@@ -194,7 +194,7 @@ void generate_unexpected(HypothesisSearch& search, std::size_t i) {
       UnexpectedSource& last = unexpected_sources.back();
       const BufferAddress next{last.from.buffer, last.from.offset + last.bytes};
       const bool follows = last.to.buffer == to.buffer && last.to.offset + last.bytes == to.offset &&
-                           std::find(found.begin(), found.end(), next) != found.end();
+                           std::ranges::find(found, next) != found.end();
       if (follows) {
         ++last.bytes;
         continue;

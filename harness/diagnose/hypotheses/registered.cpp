@@ -96,7 +96,7 @@ void generate_exchanged(HypothesisSearch& search, const std::vector<std::size_t>
     const auto plain = [&] {
       for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
     };
-    plain(), std::reverse(order.begin(), order.end());
+    plain(), std::ranges::reverse(order);
     attempt("registrations in the reverse order", order);
     for (std::size_t by = 1; by < of.size() && by < 8; ++by) {
       plain(), std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(by), order.end());

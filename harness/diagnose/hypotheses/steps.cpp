@@ -15,19 +15,17 @@ namespace {
 
 // Whether a success was reported.
 bool reported_done(const HypothesisSearch& search) {
-  return std::any_of(search.evidence().observation.events.begin(), search.evidence().observation.events.end(),
-                     [](const auto& event) {
-                       if (event.value("op", "") != "complete") return false;
-                       const auto status = event["fields"].value("status", nlohmann::json("done"));
-                       return !status.is_string() || (status != "failed" && status != "aborted");
-                     });
+  return std::ranges::any_of(search.evidence().observation.events, [](const auto& event) {
+    if (event.value("op", "") != "complete") return false;
+    const auto status = event["fields"].value("status", nlohmann::json("done"));
+    return !status.is_string() || (status != "failed" && status != "aborted");
+  });
 }
 bool reported_failure(const HypothesisSearch& search) {
-  return std::any_of(
-      search.evidence().observation.events.begin(), search.evidence().observation.events.end(), [](const auto& event) {
-        return event.value("op", "") == "fail" ||
-               (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
-      });
+  return std::ranges::any_of(search.evidence().observation.events, [](const auto& event) {
+    return event.value("op", "") == "fail" ||
+           (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
+  });
 }
 
 // The heads that a step takes: its picks, or those of its source.
@@ -77,7 +75,7 @@ FaultClass class_of_absence(const HypothesisSearch& search, const std::set<std::
           continue;
         for (const std::int64_t id : old->second.blocks.at(memory)) {
           const auto& theirs = request.blocks.at(memory);
-          if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return FaultClass::stale_block;
+          if (std::ranges::find(theirs, id) != theirs.end()) return FaultClass::stale_block;
         }
       }
     }
@@ -158,7 +156,7 @@ bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
     const layout::Box box = layout::domain(plane);
     std::set<std::int64_t> mine;
     for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) mine.insert(c);
-    const bool shared = std::any_of(cache.planes.begin(), cache.planes.end(), [&](const auto& other) {
+    const bool shared = std::ranges::any_of(cache.planes, [&](const auto& other) {
       return other.component == layout::Component::data && other.allocation == plane.allocation &&
              layout::domain(other).lo[Axis::channel] != box.lo[Axis::channel];
     });
@@ -178,12 +176,11 @@ bool brought_block_0(HypothesisSearch& search, std::size_t step, bool at_source)
                            : table_at(search, i, at_source);
     if (!table) continue;
     const ScenarioRequest request = *search.request_at(i, b.request);
-    const bool right =
-        std::any_of(search.observed_moves(i).begin(), search.observed_moves(i).end(), [&](const ObservedMove& s) {
-          if (!s.taken || s.attribution->wrong || s.attribution->untouched || !s.asked.token) return false;
-          const std::int64_t k = entry_of(request, theirs.front(), at_source ? *s.asked.token : *s.at->token);
-          return k >= 0 && k < static_cast<std::int64_t>(table->size()) && (*table)[static_cast<std::size_t>(k)] == 0;
-        });
+    const bool right = std::ranges::any_of(search.observed_moves(i), [&](const ObservedMove& s) {
+      if (!s.taken || s.attribution->wrong || s.attribution->untouched || !s.asked.token) return false;
+      const std::int64_t k = entry_of(request, theirs.front(), at_source ? *s.asked.token : *s.at->token);
+      return k >= 0 && k < static_cast<std::int64_t>(table->size()) && (*table)[static_cast<std::size_t>(k)] == 0;
+    });
     if (right) return true;
   }
   return false;
@@ -221,9 +218,9 @@ void generate_skips(HypothesisSearch& search) {
     for (const std::size_t i : moves) {
       if (memory_of(search.action(i).from) == memory || memory_of(search.action(i).to) == memory) both.insert(i);
     }
-    const bool unregistered = std::none_of(
-        search.evidence().observation.events.begin(), search.evidence().observation.events.end(),
-        [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
+    const bool unregistered = std::ranges::none_of(search.evidence().observation.events, [&](const auto& event) {
+      return event.value("op", "") == "register" && event.value("step", "") == steps[r].name;
+    });
     if (unregistered && both.size() > 1)
       search.attempt_without(FaultClass::registration_missing_region, memory + " was neither registered nor moved", both);
   }
@@ -474,12 +471,10 @@ void generate_options(HypothesisSearch& search) {
       std::swap(body.from_step, body.to_step);
       if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels)
         std::swap(body.pick, body.pick_to);
-      const bool source_changed = std::any_of(
-          search.attributions().all.begin(), search.attributions().all.end(), [&](const Attribution& attribution) {
-            return attribution.wrong &&
-                   search.evidence().space.buffers()[static_cast<std::size_t>(attribution.buffer)].memory ==
-                       memory_of(a.from);
-          });
+      const bool source_changed = std::ranges::any_of(search.attributions().all, [&](const Attribution& attribution) {
+        return attribution.wrong &&
+               search.evidence().space.buffers()[static_cast<std::size_t>(attribution.buffer)].memory == memory_of(a.from);
+      });
       if (source_changed)
         search.attempt(FaultClass::copy_direction, "source and destination exchanged in " + symbol_of(search, i), i, body);
     }
@@ -685,7 +680,7 @@ void generate_called_off(HypothesisSearch& search) {
       called_off.request = name;
       called_off.pick = {}, called_off.pick_to = {};
       called_off.from_blocks.reset(), called_off.to_blocks.reset();
-      const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) {
+      const bool meant = std::ranges::any_of(steps, [&](const Step& s) {
         return s.intended.op == Operation::move && s.intended.request == name && memory_of(s.intended.to) == to;
       });
       if (meant || !share_blocks(search, called_off, a)) continue;

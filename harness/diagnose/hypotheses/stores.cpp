@@ -43,10 +43,10 @@ void generate_collisions(HypothesisSearch& search, const Shelves& s) {
   std::vector<std::size_t> first;
   std::vector<std::size_t> all = s.puts;
   all.insert(all.end(), s.gets.begin(), s.gets.end());
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   for (const std::size_t i : all) {
     const std::pair<std::string, Key> key{search.action(i).store, search.action(i).key};
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key), first.push_back(i);
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key), first.push_back(i);
   }
   if (keys.size() > 24) return;
   for (std::size_t a = 0; a < keys.size(); ++a) {

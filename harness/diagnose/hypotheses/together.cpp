@@ -81,8 +81,7 @@ void generate_ways_out(HypothesisSearch& search) {
       attempt();
       // All as far off as those still there: the others were overwritten or left the destination.
       const std::int64_t shift = from.empty() ? 0 : to.front() - from.front();
-      const bool alike =
-          std::all_of(ways.begin(), ways.end(), [&](const auto& way) { return way.second - way.first == shift; });
+      const bool alike = std::ranges::all_of(ways, [&](const auto& way) { return way.second - way.first == shift; });
       if (!alike || shift == 0) return;
       from.clear(), to.clear();
       for (std::int64_t value = all.first; value < all.second; ++value) {

@@ -47,8 +47,7 @@ std::optional<Ids> table_at(const HypothesisSearch& search, std::size_t step, bo
 
 template <class Key, class Count>
 Key most_voted(const std::map<Key, Count>& votes) {
-  return std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
+  return std::ranges::max_element(votes, [](const auto& a, const auto& b) { return a.second < b.second; })->first;
 }
 
 /// Coordinate at the destination -> the one that is there.
@@ -69,7 +68,7 @@ Mapping mapping_of(const std::vector<ObservedMove>& observed_moves, Axis axis) {
 }
 
 inline bool is_identity(const Mapping& mapping) {
-  return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
+  return std::ranges::all_of(mapping, [](const auto& pair) { return pair.first == pair.second; });
 }
 
 /// Position in a table -> id -> number of elements that vote for it.
