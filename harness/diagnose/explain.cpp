@@ -100,7 +100,7 @@ Explanation from_reports(const SearchEvidence& e) {
     return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done");
   };
   const auto count = [](const std::vector<nlohmann::json>& all, const char* op) {
-    return std::count_if(all.begin(), all.end(), [&](const auto& r) { return r["op"] == op; });
+    return std::ranges::count_if(all, [&](const auto& r) { return r["op"] == op; });
   };
   for (const auto& m : meant) {
     for (const auto& s : seen) {
@@ -116,14 +116,13 @@ Explanation from_reports(const SearchEvidence& e) {
     }
   }
   const auto failed = [](const nlohmann::json& word) { return word == "failed" || word == "aborted" || word == "error"; };
-  const bool done =
-      std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
+  const bool done = std::ranges::any_of(seen, [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
   if (count(meant, "fail") > count(seen, "fail") && done)
     return certain(FaultClass::false_success, "a failure was reported as done");
   if (count(meant, "fail") > count(seen, "fail")) return certain(FaultClass::silently_skipped, "a failure was not reported");
-  if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) &&
+  if (count(meant, "get") > 0 && std::ranges::any_of(meant, [](const auto& r) { return r.contains("hit"); }) &&
       count(meant, "complete") == count(seen, "complete") &&
-      std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
+      std::ranges::none_of(meant, [](const auto& r) { return r["op"] == "complete"; })) {
     return {};  // keys: a search finds out which
   }
   Explanation out = certain(FaultClass::false_success, "the reports do not match what happened");
@@ -296,49 +295,37 @@ void trace_generator(std::string& trace, const HypothesisGenerator& generator, c
     trace += fmt::format("  fits at {:.2f}, {}: {}\n", exact[i].cost, name(exact[i].fault_class), exact[i].words);
 }
 
-Explanation searched(SearchEvidence& evidence, std::string& trace) {
+/// Causes that fit, cheapest first: the first is named, the first of each class is reported.
+void name_fitting(Explanation& out, std::vector<Hypothesis> fit, const HypothesisSearch& search, const Explanation& ended) {
   constexpr std::size_t others_reported = 8;
-  Explanation out = from_requirements(evidence);
-  if (out.fault_class != FaultClass::none) return out;
-  const Explanation reported = from_reports(evidence);
-  if (reported.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return reported;
-  const Explanation ended = from_ending(evidence);
-  if (ended.fault_class != FaultClass::none && evidence.mismatch.wrong_bytes == 0) return ended;
+  std::ranges::stable_sort(fit, {}, &Hypothesis::cost);
+  const Hypothesis& first = fit.front();
+  out.fault_class = first.fault_class, out.words = first.words;
+  out.exact = true, out.share = 1;
+  std::set<FaultClass> listed{first.fault_class};
+  for (const Hypothesis& other : fit) {
+    const bool another = listed.insert(other.fault_class).second,
+               competing = another && other.cost <= first.cost + tie_margin;
+    const auto message = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
+    if (message({first.fault_class, first.words}) || std::ranges::any_of(out.others, message)) continue;
+    if (another || out.others.size() < others_reported) out.others.push_back({other.fault_class, other.words, 1, competing});
+  }
+  out.tried = search.tried();
+  out.doubts.cut = search.cut();
+  out.doubts.undeclared = undeclared_numbers(search.evidence().intended, first.bodies);
+  if (ended.fault_class != FaultClass::none && consequence(fit, search)) {
+    out.others = {{first.fault_class, first.words, 1, false, DiagnosedBy::events}};
+    out.fault_class = ended.fault_class, out.words = ended.words;
+    out.ended = true;
+    return;
+  }
+  for (const Hypothesis& other : search.uncounted())
+    if (listed.insert(other.fault_class).second)
+      out.others.push_back({other.fault_class, other.words, 1, false, DiagnosedBy::count});
+}
 
-  HypothesisSearch search(evidence);
-  if (ended.fault_class != FaultClass::none && search.as_it_ended()) return ended;
-  if (const Explanation bounds = from_bounds(evidence, search); bounds.fault_class != FaultClass::none) return bounds;
-  const auto finish = [&](std::vector<Hypothesis> fit) {
-    std::ranges::stable_sort(fit, {}, &Hypothesis::cost);
-    const Hypothesis& first = fit.front();
-    out.fault_class = first.fault_class;
-    out.words = first.words;
-    out.exact = true;
-    out.share = 1;
-    std::set<FaultClass> listed{first.fault_class};
-    for (const Hypothesis& other : fit) {
-      // The first of each class is always told.
-      const bool another = listed.insert(other.fault_class).second,
-                 competing = another && other.cost <= first.cost + tie_margin;
-      const auto message = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
-      if (message({first.fault_class, first.words}) || std::ranges::any_of(out.others, message)) continue;
-      if (another || out.others.size() < others_reported)
-        out.others.push_back({other.fault_class, other.words, 1, competing});
-    }
-    out.tried = search.tried();
-    out.doubts.cut = search.cut();
-    out.doubts.undeclared = undeclared_numbers(evidence.intended, first.bodies);
-    if (ended.fault_class != FaultClass::none && consequence(fit, search)) {
-      out.others = {{first.fault_class, first.words, 1, false, DiagnosedBy::events}};
-      out.fault_class = ended.fault_class, out.words = ended.words;
-      out.ended = true;
-    } else {
-      for (const Hypothesis& other : search.uncounted())
-        if (listed.insert(other.fault_class).second)
-          out.others.push_back({other.fault_class, other.words, 1, false, DiagnosedBy::count});
-    }
-    return out;
-  };
+void ask_generators(HypothesisSearch& search, std::string& trace) {
+  const SearchEvidence& evidence = search.evidence();
   // Trials of other causes, once there is one; fewer the more bytes each plays.
   constexpr std::int64_t for_others = 1500, of_bytes = 1 << 16;
   std::int64_t bytes = 0;
@@ -361,25 +348,37 @@ Explanation searched(SearchEvidence& evidence, std::string& trace) {
   for (const auto& partial : search.partial())
     trace += fmt::format("{:.0f} % of the wrong bytes, {}: {}\n", 100 * partial.share, name(partial.hypothesis.fault_class),
                          partial.hypothesis.words);
-  if (!search.exact().empty()) return finish(search.exact());
-  if (!search.uncounted().empty()) {
-    finish(search.uncounted());
-    out.doubts.other_count = true;
+}
+
+Explanation searched(SearchEvidence& evidence, std::string& trace) {
+  const auto names = [](const Explanation& e) { return e.fault_class != FaultClass::none; };
+  Explanation out = from_requirements(evidence);
+  if (names(out)) return out;
+  const Explanation reported = from_reports(evidence);
+  if (names(reported) && evidence.mismatch.wrong_bytes == 0) return reported;
+  const Explanation ended = from_ending(evidence);
+  if (names(ended) && evidence.mismatch.wrong_bytes == 0) return ended;
+
+  HypothesisSearch search(evidence);
+  if (names(ended) && search.as_it_ended()) return ended;
+  if (const Explanation bounds = from_bounds(evidence, search); names(bounds)) return bounds;
+  ask_generators(search, trace);
+  if (const auto& fit = search.exact().empty() ? search.uncounted() : search.exact(); !fit.empty()) {
+    name_fitting(out, fit, search, ended);
+    out.doubts.other_count = search.exact().empty();
     return out;
   }
-  if (ended.fault_class != FaultClass::none) return ended;
-  if (const Explanation kinds = from_kinds(evidence); kinds.fault_class != FaultClass::none) return kinds;
-  if (const Explanation values = from_values(evidence); values.fault_class != FaultClass::none) return values;
+  if (names(ended)) return ended;
+  if (const Explanation kinds = from_kinds(evidence); names(kinds)) return kinds;
+  if (const Explanation values = from_values(evidence); names(values)) return values;
   if (const Explanation follows = from_consequence(reported, search); follows.exact) return follows;
   out.tried = search.tried();
-  if (!search.partial().empty()) {
-    const auto best = std::max_element(search.partial().begin(), search.partial().end(),
-                                       [](const auto& a, const auto& b) { return a.share < b.share; });
-    if (best->share < least_share) return out;
-    out.words = best->hypothesis.words;
-    out.share = best->share, out.all_bytes = best->all_bytes;
-    out.others.push_back({best->hypothesis.fault_class, best->hypothesis.words, best->share});
-  }
+  if (search.partial().empty()) return out;
+  const auto& best = *std::ranges::max_element(search.partial(), {}, &HypothesisSearch::Partial::share);
+  if (best.share < least_share) return out;
+  out.words = best.hypothesis.words;
+  out.share = best.share, out.all_bytes = best.all_bytes;
+  out.others.push_back({best.hypothesis.fault_class, best.hypothesis.words, best.share});
   return out;
 }
 

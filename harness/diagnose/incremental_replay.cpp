@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace {
 
 bool reorders(const std::vector<Action>& body) {
-  return std::any_of(body.begin(), body.end(), [](const Action& a) { return !a.after.empty() || !a.before.empty(); });
+  return std::ranges::any_of(body, [](const Action& a) { return !a.after.empty() || !a.before.empty(); });
 }
 
 bool reaches_somebody(const json& event) {
@@ -24,6 +24,11 @@ bool leaves_traces(const StepExecution& execution) {
   static const std::set<Operation> ops{Operation::assign, Operation::register_range, Operation::unregister_range,
                                        Operation::put, Operation::signal};
   return execution.part == StepExecution::Part::capture || ops.contains(execution.action.op);
+}
+
+template <class T>
+auto nth(const std::vector<T>& all, std::size_t n) {
+  return all.begin() + static_cast<std::ptrdiff_t>(n);
 }
 
 struct Harvest {
@@ -108,7 +113,7 @@ std::size_t IncrementalReplay::ops_before(const std::string& step) const {
 
 Sequence IncrementalReplay::cut(Sequence sequence) const {
   if (until_.empty()) return sequence;
-  const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const StepExecution& execution) {
+  const auto last = std::ranges::find_if(sequence, [&](const StepExecution& execution) {
     return execution.step == until_ && execution.part != StepExecution::Part::capture;
   });
   sequence.erase(last, sequence.end());
@@ -152,36 +157,34 @@ std::vector<const StepExecution*> IncrementalReplay::order(const CandidateSteps&
   return out;
 }
 
+CopyProgram IncrementalReplay::unchanged_until(std::size_t k) const {
+  const bool inside = k < segments_.size();
+  CopyProgram out;
+  out.own = program_.own;
+  const std::size_t checks = inside ? segments_[k].checks_begin : segments_.empty() ? 0 : segments_.back().checks_end;
+  out.checks.assign(program_.checks.begin(), nth(program_.checks, checks));
+  const std::size_t buffers = inside              ? segments_[k].buffers_begin
+                              : segments_.empty() ? program_.own
+                                                  : segments_.back().buffers_end;
+  out.buffers.assign(program_.buffers.begin(), nth(program_.buffers, buffers));
+  return out;
+}
+
 ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCheck& on_check) {
   Sequence own;
   const std::vector<const StepExecution*> executions = order(bodies, own);
   std::size_t k = 0;
   ReplayResult out;
-  const auto take = [&](const Segment& segment) {
-    out.moved += segment.moved;
-    out.message.insert(out.message.end(), segment.message.begin(), segment.message.end());
+  const auto take = [&](const auto& played) {
+    out.moved += played.moved;
+    out.message.insert(out.message.end(), played.message.begin(), played.message.end());
   };
   const auto is_base = [&](std::size_t at) { return at < segments_.size() && executions[at] == &executions_[at]; };
   while (k < executions.size() && is_base(k)) take(segments_[k++]);
   if (k == segments_.size() && (k == executions.size() || program_.ending.kind != "completed")) return unchanged_;
 
-  CopyProgram program;
-  program.own = program_.own;
-  const std::size_t checks = k < segments_.size() ? segments_[k].checks_begin
-                             : segments_.empty()  ? 0
-                                                  : segments_.back().checks_end;
-  program.checks.assign(program_.checks.begin(), program_.checks.begin() + static_cast<std::ptrdiff_t>(checks));
-  out.first_check = checks;
-  const auto buffers_at = [&](std::size_t at) {
-    const std::size_t n = at < segments_.size() ? segments_[at].buffers_begin
-                          : segments_.empty()   ? program_.own
-                                                : segments_.back().buffers_end;
-    return static_cast<std::ptrdiff_t>(n);
-  };
-  const auto progress_at = [&](std::size_t at) {
-    return at < segments_.size() ? segments_[at].before : segments_.back().after;
-  };
-  program.buffers.assign(program_.buffers.begin(), program_.buffers.begin() + buffers_at(k));
+  CopyProgram program = unchanged_until(k);
+  out.first_check = program.checks.size();
   Bytes bytes = k < segments_.size() ? segments_[k].bytes : at_checks_.back();
   bytes.grow(program.buffers, seed_, pass_);
 
@@ -196,25 +199,23 @@ ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCh
     if (same && is_base(k)) {
       const Segment& segment = segments_[k];
       recorder.reset();
-      program.buffers.insert(program.buffers.end(),
-                             program_.buffers.begin() + static_cast<std::ptrdiff_t>(program.buffers.size()),
-                             program_.buffers.begin() + static_cast<std::ptrdiff_t>(segment.buffers_end));
+      program.buffers.insert(program.buffers.end(), nth(program_.buffers, program.buffers.size()),
+                             nth(program_.buffers, segment.buffers_end));
       bytes.grow(program.buffers, seed_, pass_);
       played(program_, segment.ops_begin, segment.ops_end);
       take(segment);
-      program.checks.assign(program_.checks.begin(),
-                            program_.checks.begin() + static_cast<std::ptrdiff_t>(segment.checks_end));
+      program.checks.assign(program_.checks.cbegin(), nth(program_.checks, segment.checks_end));
       if (k + 1 == segments_.size() && program_.ending.kind != "completed") going = false, program.ending = program_.ending;
       continue;
     }
-    if (!recorder) recorder.emplace(scenario_, space_, program, locators_, progress_at(k));
+    if (!recorder)
+      recorder.emplace(scenario_, space_, program, locators_,
+                       k < segments_.size() ? segments_[k].before : segments_.back().after);
     const std::size_t ops = program.ops.size(), events = program.events.size();
     going = recorder->act(*executions[k]);
     bytes.grow(program.buffers, seed_, pass_);
     played(program, ops, program.ops.size());
-    Harvest got = harvest(program.events, events);
-    out.moved += got.moved;
-    out.message.insert(out.message.end(), got.message.begin(), got.message.end());
+    take(harvest(program.events, events));
     // Whether the rest can be reused.
     const bool counted = k < segments_.size() && program.buffers.size() == segments_[k].buffers_end &&
                          program.checks.size() == segments_[k].checks_end;

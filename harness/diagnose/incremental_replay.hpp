@@ -57,6 +57,8 @@ class IncrementalReplay {
   /// Plays in order, taking those of unchanged steps from the base. `own` keeps the others.
   std::vector<const StepExecution*> order(const CandidateSteps& bodies, Sequence& own) const;
   Sequence cut(Sequence sequence) const;
+  /// Its checks and buffers, up to a play.
+  CopyProgram unchanged_until(std::size_t play) const;
 
   const Scenario& scenario_;
   const AddressSpace& space_;

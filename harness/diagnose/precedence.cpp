@@ -14,6 +14,7 @@ thread_local Proposals* proposals = nullptr;
 
 }  // namespace
 
+// Long, for it is a table: one line per generator.
 const std::vector<HypothesisGenerator>& generators() {
   if (fewer) return *fewer;
   using C = FaultClass;

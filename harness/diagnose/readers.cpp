@@ -49,6 +49,40 @@ reader::DecodePlan plan_under(const ResolvedCase& c, const layout::TensorView& t
 
 std::string other(const std::string& label) { return label == "NHD" ? "HND" : "NHD"; }
 
+struct Belief {
+  FaultClass fault_class;
+  std::string words;
+  ResolvedCase believed;
+};
+
+/// `ends`: a reader under the other label ends.
+std::vector<Belief> beliefs_about(const ResolvedCase& c, const std::string& label, bool ends) {
+  std::vector<Belief> beliefs;
+  ResolvedCase reported = c;
+  std::erase_if(reported.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
+  if (ends) {
+    beliefs.push_back(
+        {FaultClass::axis_permuted, "the reader took the cache for " + other(label) + ", it is " + label, reported});
+    beliefs.back().believed.reader.options["label"] = other(label);
+  }
+  const auto with_ids = [&](const std::string& words, auto&& change) {
+    beliefs.push_back({FaultClass::wrong_block_id, words, reported});
+    for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
+  };
+  const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;
+  with_ids("the reader walked the block table from its end", [](Request& r) { std::ranges::reverse(r.consumer_blocks); });
+  with_ids("the reader sorted the block table", [](Request& r) { std::ranges::sort(r.consumer_blocks); });
+  with_ids("the reader used the producer's block table", [&](Request& r) {
+    const bool fit = std::ranges::all_of(r.producer_blocks, [&](auto id) { return id < pool; });
+    if (fit && r.producer_blocks.size() == r.consumer_blocks.size()) r.consumer_blocks = r.producer_blocks;
+  });
+  with_ids("the reader took the first block and those that follow it", [&](Request& r) {
+    for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i)
+      r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
+  });
+  return beliefs;
+}
+
 }  // namespace
 
 Diagnosis from_gathering(const CaseBytes& bytes) {
@@ -71,38 +105,8 @@ Diagnosis from_gathering(const CaseBytes& bytes) {
   if (bytes.output.empty() ||
       std::equal(bytes.output.begin(), bytes.output.end(), bytes.output_expected.begin(), bytes.output_expected.end()))
     return {};
-  struct Belief {
-    FaultClass fault_class;
-    std::string words;
-    ResolvedCase believed;
-  };
-  std::vector<Belief> beliefs;
-  ResolvedCase reported = c;
-  std::erase_if(reported.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
-  if (plan.runaway().empty()) {
-    beliefs.push_back(
-        {FaultClass::axis_permuted, "the reader took the cache for " + other(label) + ", it is " + label, reported});
-    beliefs.back().believed.reader.options["label"] = other(label);
-  }
-  const auto with_ids = [&](const std::string& words, auto&& change) {
-    beliefs.push_back({FaultClass::wrong_block_id, words, reported});
-    for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
-  };
-  const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;
-  with_ids("the reader walked the block table from its end",
-           [](Request& r) { std::reverse(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
-  with_ids("the reader sorted the block table",
-           [](Request& r) { std::sort(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
-  with_ids("the reader used the producer's block table", [&](Request& r) {
-    const bool fit = std::all_of(r.producer_blocks.begin(), r.producer_blocks.end(), [&](auto id) { return id < pool; });
-    if (fit && r.producer_blocks.size() == r.consumer_blocks.size()) r.consumer_blocks = r.producer_blocks;
-  });
-  with_ids("the reader took the first block and those that follow it", [&](Request& r) {
-    for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i)
-      r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
-  });
   std::vector<Cause> found;
-  for (const auto& belief : beliefs) {
+  for (const auto& belief : beliefs_about(c, label, plan.runaway().empty())) {
     try {
       const auto out = gathered(bytes, belief.believed);
       if (!std::equal(out.begin(), out.end(), bytes.output.begin(), bytes.output.end())) continue;

@@ -256,59 +256,99 @@ void RegionExtents::cut_large() {
   }
 }
 
+/// Files in which wrong stretches are looked up: the producer's, the consumer's as found, the consumer's as it was.
+class RegionExtents::Origins {
+ public:
+  explicit Origins(const RegionExtents& all) : all_(all), files_(all.producer_) {
+    for (const Group& group : all.case_.groups)
+      producers_.emplace_back(group, Side::producer, false), consumers_.emplace_back(group, Side::consumer, true);
+    const auto any = [&](auto&& is) {
+      return std::ranges::any_of(all.regions_, [&](const Region& r) { return is(r.data.region); });
+    };
+    // The output was gathered from the consumer, as it is.
+    if (any([](const RegionRef& r) { return r.group < 0; })) add(gathered_, &RegionBytes::found);
+    befores_ = files_.size();
+    // A changed source may hold what the consumer had.
+    if (any([](const RegionRef& r) { return r.side == Side::producer; })) add(destinations_, &RegionBytes::before);
+  }
+
+  const std::vector<View>& files() const { return files_; }
+
+  findings::Likely likely(std::size_t source, std::int64_t at, const RegionExtent& one, const RegionRef& in) const {
+    if (source >= befores_) return in.side == Side::producer ? findings::Likely{1 << 20, 1} : findings::Likely{};
+    if (source >= all_.producer_.size()) {
+      const auto location = in.group < 0 ? at_consumer(source - all_.producer_.size(), at, one) : std::nullopt;
+      return location ? findings::Likely{location->run, location->element.kind == Kind::follows ? 5 : 4}
+                      : findings::Likely{};
+    }
+    const ElementRun candidate = at_source(source, at);
+    return {candidate.run, 2 * (candidate.element == one.should) + (candidate.element.kind == Kind::element)};
+  }
+
+  /// Where the bytes come from, as the search found it.
+  void set(RegionExtent& one, const findings::SearchedRange& found) const {
+    if (found.too_short) one.did = message(Kind::other, "too short to tell");
+    if (found.source < 0) return;
+    const auto source = static_cast<std::size_t>(found.source), producers = all_.producer_.size();
+    if (source < producers) {
+      one.did = at_source(source, found.from).element;
+      one.source = found.source;
+      one.source_offset = found.from - oracle::file_shape(all_.case_, all_.sources_[source].bytes).base;
+      return;
+    }
+    const Region& region = source >= befores_ ? *destinations_[source - befores_] : *gathered_[source - producers];
+    one.did = source >= befores_ ? poison_at(region.data.region, found.from - region.base, std::nullopt).element
+                                 : at_consumer(source - producers, found.from, one)->element;
+    one.source = static_cast<int>(all_.sources_.size() + static_cast<std::size_t>(&region - all_.regions_.data()));
+    one.source_offset = found.from - region.base;
+  }
+
+ private:
+  void add(std::vector<const Region*>& regions, View RegionBytes::* bytes) {
+    for (const Region& region : all_.regions_) {
+      if (region.data.region.side != Side::consumer || region.data.region.group < 0) continue;
+      files_.push_back(region.data.*bytes);
+      regions.push_back(&region);
+    }
+  }
+
+  /// What the producer has at one byte of its files, and how far its row reaches.
+  ElementRun at_source(std::size_t file, std::int64_t at) const {
+    const RegionRef& source = all_.sources_[file];
+    const std::int64_t offset = at - oracle::file_shape(all_.case_, source.bytes).base;
+    auto location = element_run_at(rank_of(all_.case_, source).truth, source.allocation, offset);
+    if (!location || !producers_[static_cast<std::size_t>(source.group)].own(location->element))
+      return poison_at(source, offset, location);
+    location->element.rank = source.rank;
+    return *location;
+  }
+
+  /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
+  std::optional<ElementRun> at_consumer(std::size_t number, std::int64_t at, const RegionExtent& one) const {
+    const Region& region = *gathered_[number];
+    const RegionRef& r = region.data.region;
+    auto location = element_run_at(rank_of(all_.case_, r).truth, r.allocation, at - region.base);
+    if (!location || !consumers_[static_cast<std::size_t>(r.group)].own(location->element))
+      return poison_at(r, at - region.base, location);
+    if (coord_of(location->element) == coord_of(one.should)) {
+      location->element = message(Kind::follows, "as it lies in the consumer");
+      return location;
+    }
+    const auto rest = std::min(location->run, static_cast<std::int64_t>(region.data.found.size()) - at);
+    if (std::ranges::equal(part(region.data.found, at, rest), part(region.data.expected, at, rest))) return location;
+    return std::nullopt;
+  }
+
+  const RegionExtents& all_;
+  std::vector<View> files_;
+  std::vector<Owners> producers_, consumers_;
+  std::vector<const Region*> gathered_, destinations_;
+  std::size_t befores_{0};  ///< the first file of those as they were
+};
+
 void RegionExtents::search() {
   if (large_) cut_large();
-  std::vector<Owners> owners;
-  for (const Group& group : case_.groups) owners.emplace_back(group, Side::producer, false);
-  /// What the producer has at one byte of its files, and how far its row reaches.
-  const auto at_source = [&](std::size_t f, std::size_t i) {
-    const RegionRef& source = sources_[f];
-    const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, source.bytes).base;
-    auto location = element_run_at(rank_of(case_, source).truth, source.allocation, offset);
-    if (location && owners[static_cast<std::size_t>(source.group)].own(location->element)) {
-      location->element.rank = source.rank;
-      return *location;
-    }
-    return poison_at(source, offset, location);
-  };
-
-  // The output was gathered from the consumer, as it is.
-  std::vector<View> files = producer_;
-  std::vector<const Region*> gathered;
-  std::vector<Owners> consumers;
-  for (const Group& group : case_.groups) consumers.emplace_back(group, Side::consumer, true);
-  const bool read = std::ranges::any_of(regions_, [](const Region& r) { return r.data.region.group < 0; });
-  for (const Region& region : regions_) {
-    if (!read || region.data.region.side != Side::consumer || region.data.region.group < 0) continue;
-    files.push_back(region.data.found);
-    gathered.push_back(&region);
-  }
-  // A changed source may hold what the consumer had.
-  const bool changed = std::ranges::any_of(regions_, [](const Region& r) { return r.data.region.side == Side::producer; });
-  const std::size_t befores = files.size();
-  std::vector<const Region*> destinations;
-  for (const Region& region : regions_) {
-    if (!changed || region.data.region.side != Side::consumer || region.data.region.group < 0) continue;
-    files.push_back(region.data.before);
-    destinations.push_back(&region);
-  }
-  /// What a stretch of the output is that equals the consumer's bytes from one on; nothing: they are wrong themselves.
-  const auto at_consumer = [&](std::size_t number, std::int64_t at, const RegionExtent& one) -> std::optional<ElementRun> {
-    const Region& region = *gathered[number];
-    const RegionRef& r = region.data.region;
-    auto location = element_run_at(rank_of(case_, r).truth, r.allocation, at - region.base);
-    if (location && consumers[static_cast<std::size_t>(r.group)].own(location->element)) {
-      if (coord_of(location->element) == coord_of(one.should)) {
-        location->element = message(Kind::follows, "as it lies in the consumer");
-        return location;
-      }
-      const auto rest = std::min(location->run, static_cast<std::int64_t>(region.data.found.size()) - at);
-      if (std::ranges::equal(part(region.data.found, at, rest), part(region.data.expected, at, rest))) return location;
-      return std::nullopt;
-    }
-    return poison_at(r, at - region.base, location);
-  };
-
+  const Origins origins(*this);
   std::vector<RegionExtent> wanted;
   std::vector<findings::SearchedRange> bytes;
   std::vector<std::size_t> region_of;
@@ -327,44 +367,16 @@ void RegionExtents::search() {
     }
     region.extents = std::move(known);
   }
-  const auto is_output = [&](std::size_t number) { return regions_[region_of[number]].data.region.group < 0; };
   const auto judge = [&](int source, std::int64_t at, const findings::SearchedRange& extent) {
     RegionExtent one = wanted[extent.number];
     advance(one, extent.at - one.at);
-    const bool of_source = regions_[region_of[extent.number]].data.region.side == Side::producer;
-    if (static_cast<std::size_t>(source) >= befores) return of_source ? findings::Likely{1 << 20, 1} : findings::Likely{};
-    if (static_cast<std::size_t>(source) >= producer_.size()) {
-      const auto location = is_output(extent.number)
-                                ? at_consumer(static_cast<std::size_t>(source) - producer_.size(), at, one)
-                                : std::nullopt;
-      return location ? findings::Likely{location->run, location->element.kind == Kind::follows ? 5 : 4}
-                      : findings::Likely{};
-    }
-    const ElementRun candidate = at_source(static_cast<std::size_t>(source), static_cast<std::size_t>(at));
-    return findings::Likely{candidate.run,
-                            2 * (candidate.element == one.should) + (candidate.element.kind == Kind::element)};
+    return origins.likely(static_cast<std::size_t>(source), at, one, regions_[region_of[extent.number]].data.region);
   };
-  for (const findings::SearchedRange& found : findings::origins_of(files, std::move(bytes), judge)) {
+  for (const findings::SearchedRange& found : findings::origins_of(origins.files(), std::move(bytes), judge)) {
     RegionExtent one = wanted[found.number];
     advance(one, found.at - one.at);
     one.at = found.at, one.bytes = found.bytes;
-    if (found.too_short) one.did = message(Kind::other, "too short to tell");
-    if (found.source >= static_cast<int>(befores)) {
-      const Region& region = *destinations[static_cast<std::size_t>(found.source) - befores];
-      one.did = poison_at(region.data.region, found.from - region.base, std::nullopt).element;
-      one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(&region - regions_.data()));
-      one.source_offset = found.from - region.base;
-    } else if (found.source >= static_cast<int>(producer_.size())) {
-      const std::size_t number = static_cast<std::size_t>(found.source) - producer_.size();
-      one.did = at_consumer(number, found.from, one)->element;
-      one.source = static_cast<int>(sources_.size() + static_cast<std::size_t>(gathered[number] - regions_.data()));
-      one.source_offset = found.from - gathered[number]->base;
-    } else if (found.source >= 0) {
-      const auto source = static_cast<std::size_t>(found.source);
-      one.did = at_source(source, static_cast<std::size_t>(found.from)).element;
-      one.source = found.source;
-      one.source_offset = found.from - oracle::file_shape(case_, sources_[source].bytes).base;
-    }
+    origins.set(one, found);
     regions_[region_of[found.number]].extents.push_back(std::move(one));
   }
   for (Region& region : regions_) std::ranges::sort(region.extents, {}, [](const RegionExtent& one) { return one.at; });
@@ -472,6 +484,32 @@ void RegionExtents::add_content(const RegionRef& source, int memory, int region,
   }
 }
 
+findings::Extent RegionExtents::extent_of(const Region& region, const RegionExtent& one) {
+  using findings::ContentAxis;
+  findings::Extent out;
+  out.offset = one.at - region.base, out.bytes = one.bytes;
+  out.wrong = one.wrong;
+  const auto is_before = [&](std::int64_t at) {
+    const auto i = static_cast<std::size_t>(at);
+    return region.data.before[i] == region.data.found[i];
+  };
+  if (!one.wrong)
+    while (out.as_before < one.bytes && is_before(one.at + one.bytes - 1 - out.as_before)) ++out.as_before;
+  out.should = source_of(one.should);
+  if (one.location.kind == Kind::element) {
+    if (out.should.kind != findings::ByteSource::Kind::element) {
+      out.should.at = coord_of(one.location);
+      out.should.at[ContentAxis::request] = out.should.at[ContentAxis::token] = findings::none;
+    }
+    out.should.at[ContentAxis::block] = one.location.block, out.should.at[ContentAxis::slot] = one.location.slot;
+  }
+  if (one.location.kind == Kind::element || one.should.kind == Kind::element)
+    out.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), out.bits = out.is_bits = one.bits;
+  out.is = one.wrong ? source_of(one.did) : out.should;
+  out.from = one.source, out.from_offset = one.source_offset;
+  return out;
+}
+
 std::vector<Finding> RegionExtents::what_happened() const {
   if (extents_ > most_extents || (large_ && !crop_.whole)) return {};
   findings::Labels names;
@@ -512,30 +550,9 @@ std::vector<Finding> RegionExtents::what_happened() const {
     const RegionRef& r = region.data.region;
     names.regions.push_back(r.name);
     for (const RegionExtent& one : region.extents) {
-      findings::Extent extent;
+      findings::Extent extent = extent_of(region, one);
       extent.memory = memory_of(r);
-      extent.offset = one.at - region.base, extent.bytes = one.bytes;
-      extent.wrong = one.wrong;
-      const auto is_before = [&](std::int64_t at) {
-        const auto i = static_cast<std::size_t>(at);
-        return region.data.before[i] == region.data.found[i];
-      };
-      if (!one.wrong)
-        while (extent.as_before < one.bytes && is_before(one.at + one.bytes - 1 - extent.as_before)) ++extent.as_before;
-      extent.should = source_of(one.should);
-      if (one.location.kind == Kind::element) {
-        if (extent.should.kind != findings::ByteSource::Kind::element) {
-          extent.should.at = coord_of(one.location);
-          extent.should.at[findings::ContentAxis::request] = extent.should.at[findings::ContentAxis::token] = findings::none;
-        }
-        extent.should.at[findings::ContentAxis::block] = one.location.block,
-        extent.should.at[findings::ContentAxis::slot] = one.location.slot;
-      }
-      if (one.location.kind == Kind::element || one.should.kind == Kind::element)
-        extent.channels = std::max<std::int64_t>(1, one.bytes * 8 / one.bits), extent.bits = extent.is_bits = one.bits;
-      extent.is = one.wrong ? source_of(one.did) : extent.should;
       extent.region = static_cast<int>(names.regions.size()) - 1;
-      extent.from = one.source, extent.from_offset = one.source_offset;
       facts.push_back(std::move(extent));
     }
   }

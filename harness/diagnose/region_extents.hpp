@@ -72,6 +72,7 @@ class RegionExtents {
     std::vector<std::pair<std::int64_t, std::int64_t>> tails{};  ///< in the file: what may come along with the last block
     bool tail_came{false};
   };
+  class Origins;
   Owners owners_of(const Region& region) const;
   RegionExtent row_at(const Region& region, const Owners& owners, std::int64_t at) const;
   void each_wrong_row(const Region& region, const std::function<void(const RegionExtent&)>& body) const;
@@ -81,6 +82,8 @@ class RegionExtents {
   void cut_output(Region& region);
   void cut_row(Region& region, const RegionExtent& row);
   void add_content(const RegionRef& source, int memory, int region, std::vector<findings::Extent>& facts) const;
+  static findings::Extent extent_of(const Region& region, const RegionExtent& one);
+  void report_output(const scenario::AddressSpace& space, scenario::ReportedRun& out) const;
   scenario::Patch patch(const Region& region, const RegionExtent& one, scenario::BufferAddress at,
                         const scenario::AddressSpace& space) const;
   /// Wrong, and from nowhere that is known.

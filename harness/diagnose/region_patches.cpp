@@ -53,6 +53,26 @@ Crop RegionExtents::crop() const {
   return crop_of(case_, wrong);
 }
 
+void RegionExtents::report_output(const scenario::AddressSpace& space, scenario::ReportedRun& out) const {
+  for (const Region& region : regions_) {
+    if (region.data.region.group >= 0) continue;
+    const Group& group = case_.groups.at(0);
+    const auto& g = group.consumer.ranks.at(0).geometry;
+    std::int64_t begin = region.base;
+    auto one = region.extents.begin();
+    for (std::size_t r = 0; r < group.requests.size(); ++r) {
+      const std::int64_t end =
+          begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
+      for (; one != region.extents.end() && one->at < end; ++one) {
+        if (!one->wrong || !group.requests[r].transfer) continue;
+        const scenario::BufferAddress start = space.address(place_name(case_, region.data.region, r));
+        out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));
+      }
+      begin = end;
+    }
+  }
+}
+
 scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& space, const Crop& crop) const {
   scenario::ReportedRun out;
   bool tails_came = false, beside_tails = false;
@@ -101,24 +121,7 @@ scenario::ReportedRun RegionExtents::reported(const scenario::AddressSpace& spac
   }
   if (!tails_came || !beside_tails) out.any.clear();
   for (auto& [buffer, ranges] : ignored) out.any[buffer].merge(ranges);
-  // The output is read last.
-  for (const Region& region : regions_) {
-    if (region.data.region.group >= 0) continue;
-    const Group& group = case_.groups.at(0);
-    const auto& g = group.consumer.ranks.at(0).geometry;
-    std::int64_t begin = region.base;
-    auto one = region.extents.begin();
-    for (std::size_t r = 0; r < group.requests.size(); ++r) {
-      const std::int64_t end =
-          begin + group.requests[r].tokens * g.kv * g.heads * g.head_dim * layout::bits(group.consumer.scheme.data) / 8;
-      for (; one != region.extents.end() && one->at < end; ++one) {
-        if (!one->wrong || !group.requests[r].transfer) continue;
-        const scenario::BufferAddress start = space.address(place_name(case_, region.data.region, r));
-        out.patches.push_back(patch(region, *one, {start.buffer, start.offset + one->at - begin}, space));
-      }
-      begin = end;
-    }
-  }
+  report_output(space, out);  // it is read last
   return out;
 }
 

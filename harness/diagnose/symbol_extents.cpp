@@ -238,31 +238,8 @@ class Walk {
     std::vector<SymbolExtent> rest;
     std::vector<bool> done(runs_.size());
     for (const findings::SearchedRange& piece : findings::origins_of(sources, wanted_, judge)) {
-      const SymbolExtent& whole = runs_[piece.number];
-      const std::int64_t offset = piece.at + found_begin(piece), ahead = offset - whole.first.offset;
-      SymbolExtent run = whole;
-      run.first.offset = offset, run.bytes = piece.bytes;
-      const SymbolId must = must_.at(piece.number);
-      const auto kind = whole.first.must.kind;
-      if (kind == Symbol::Kind::tag || kind == Symbol::Kind::number) {
-        run.first.must = symbols_.at(must + static_cast<SymbolId>(ahead));
-        run.channels = symbols_.at(must + static_cast<SymbolId>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
-      }
-      run.first.is = {};
-      if (piece.source == 0) {
-        run.is = static_cast<SymbolId>(piece.from);
-        run.first.is = symbols_.at(run.is);
-        run.from = sources_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
-      } else if (piece.source > 0) {
-        run.from = begins[static_cast<std::size_t>(piece.source) - 1];
-        run.from.offset += piece.from;
-        run.first.is.kind = Symbol::Kind::poison;
-        run.first.is.buffer = run.from.buffer, run.first.is.offset = run.from.offset;
-      }
-      if (buffer(whole.first.buffer).side == "output" && (kind == Symbol::Kind::tag))
-        read(run, must + static_cast<SymbolId>(ahead));
       done[piece.number] = true;
-      rest.push_back(std::move(run));
+      rest.push_back(origin_of(piece, begins));
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       SymbolExtent& run = runs_[i];
@@ -272,6 +249,34 @@ class Walk {
       rest.push_back(std::move(run));
     }
     runs_ = std::move(rest);
+  }
+
+  /// A part of a run, with its origin; `begins`: of the sources after the first.
+  SymbolExtent origin_of(const findings::SearchedRange& piece, const std::vector<BufferAddress>& begins) const {
+    const SymbolExtent& whole = runs_[piece.number];
+    const std::int64_t offset = piece.at + found_begin(piece), ahead = offset - whole.first.offset;
+    SymbolExtent run = whole;
+    run.first.offset = offset, run.bytes = piece.bytes;
+    const SymbolId must = must_.at(piece.number);
+    const auto kind = whole.first.must.kind;
+    if (kind == Symbol::Kind::tag || kind == Symbol::Kind::number) {
+      run.first.must = symbols_.at(must + static_cast<SymbolId>(ahead));
+      run.channels = symbols_.at(must + static_cast<SymbolId>(ahead + run.bytes) - 1).channel - run.first.must.channel + 1;
+    }
+    run.first.is = {};
+    if (piece.source == 0) {
+      run.is = static_cast<SymbolId>(piece.from);
+      run.first.is = symbols_.at(run.is);
+      run.from = sources_.of(static_cast<SymbolId>(piece.from), whole.first.buffer);
+    } else if (piece.source > 0) {
+      run.from = begins[static_cast<std::size_t>(piece.source) - 1];
+      run.from.offset += piece.from;
+      run.first.is.kind = Symbol::Kind::poison;
+      run.first.is.buffer = run.from.buffer, run.first.is.offset = run.from.offset;
+    }
+    if (buffer(whole.first.buffer).side == "output" && (kind == Symbol::Kind::tag))
+      read(run, must + static_cast<SymbolId>(ahead));
+    return run;
   }
 
   /// Of the file of a stretch.

@@ -2,6 +2,7 @@
 // and what is not, and every generator examines the wrong piece.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <iterator>
 
 #include "diagnose/hypotheses/tools.hpp"
@@ -66,67 +67,80 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
   return out;
 }
 
-// Candidate parts of a step: everything wrong as one product, then what is wrong along one axis alone, then each single
-// value (if a fault damages correct neighbours, the wrong bytes do not show the part). `further`: everything is there in the
-// end, but a later reader lacks some; the part is what it lacks.
-std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) {
-  const Action& a = w.action(step);
+/// What is wrong of a step, by axis: layers, kv, heads, tokens.
+struct WrongElements {
   std::vector<Cut> cuts{{"layers", &StepSelection::layers, {}, {}},
                         {"kv", &StepSelection::kv, {}, {}},
                         {"heads", &StepSelection::heads, {}, {}},
                         {"tokens", &StepSelection::tokens, {}, {}}};
-  std::vector<Cut> moved_away = cuts;  // of those found in the wrong place
+  std::vector<Cut> moved_away = cuts;  ///< of those found in the wrong place; not tokens
   std::set<bool> components, wrong_components;
+};
+
+// What a later reader lacks of a step.
+void add_lacking(const HypothesisSearch& w, WrongElements& out, const std::function<void(std::int64_t)>& wrong_token) {
+  for (const Attribution& attribution : w.attributions().all) {
+    const Symbol& must = attribution.must;
+    if (!attribution.wrong || (must.kind != Symbol::Kind::tag && must.kind != Symbol::Kind::number)) continue;
+    const std::array<std::int64_t, 4> values{must.layer, must.kv, must.head, must.token};
+    for (std::size_t i = 0; i < out.cuts.size(); ++i) {
+      if (out.cuts[i].all.contains(values[i])) out.cuts[i].wrong.insert(values[i]);
+    }
+    if (!out.cuts[3].wrong.empty()) wrong_token(must.token);
+    out.wrong_components.insert(must.component == layout::Component::data);
+  }
+}
+
+// `further`: see parts_of(). No wrong components: there is nothing to divide.
+WrongElements wrong_elements(HypothesisSearch& w, std::size_t step, bool further) {
+  const Action& a = w.action(step);
+  WrongElements out;
+  auto& cuts = out.cuts;
   std::int64_t slots = 1;
   for (const auto* views : {&a.from, &a.to}) {
     for (const View& view : *views) slots = std::max(slots, slots_of(view));
   }
   const std::int64_t first = w.scenario().requests.contains(a.request) ? w.scenario().requests.at(a.request).first_token : 0;
   std::set<std::int64_t> wrong_blocks;
+  const auto wrong_token = [&](std::int64_t token) { wrong_blocks.insert((token - first) / slots); };
   for (const ObservedMove& s : w.observed_moves(step)) {
     if (!s.taken) continue;
     const ViewElement& e = *s.at;
     const std::array<std::int64_t, 4> values{e.layer, e.kv, e.head, *e.token};
-    const bool data = e.component == layout::Component::data;
+    const bool data = e.component == layout::Component::data, wrong = s.attribution->wrong;
     for (std::size_t i = 0; i < cuts.size(); ++i) {
       cuts[i].all.insert(values[i]);
-      if (s.attribution->wrong) cuts[i].wrong.insert(values[i]);
+      if (wrong) cuts[i].wrong.insert(values[i]);
     }
-    if (s.attribution->wrong) wrong_blocks.insert((*e.token - first) / slots);
-    components.insert(data);
-    if (s.attribution->wrong) wrong_components.insert(data);
+    out.components.insert(data);
+    if (wrong) wrong_token(*e.token), out.wrong_components.insert(data);
   }
   for (const Attribution& attribution : w.attributions().all) {
     if (!attribution.wrong || attribution.untouched || attribution.is.kind != Symbol::Kind::tag) continue;
     const std::array<std::int64_t, 3> values{attribution.is.layer, attribution.is.kv, attribution.is.head};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (cuts[i].all.contains(values[i])) moved_away[i].wrong.insert(values[i]);
+      if (cuts[i].all.contains(values[i])) out.moved_away[i].wrong.insert(values[i]);
     }
   }
-  if (wrong_components.empty() != further) return {};
-  if (further) {
-    for (const Attribution& attribution : w.attributions().all) {
-      if (!attribution.wrong ||
-          (attribution.must.kind != Symbol::Kind::tag && attribution.must.kind != Symbol::Kind::number))
-        continue;
-      const std::array<std::int64_t, 4> values{attribution.must.layer, attribution.must.kv, attribution.must.head,
-                                               attribution.must.token};
-      for (std::size_t i = 0; i < cuts.size(); ++i) {
-        if (cuts[i].all.contains(values[i])) cuts[i].wrong.insert(values[i]);
-      }
-      if (!cuts[3].wrong.empty()) wrong_blocks.insert((attribution.must.token - first) / slots);
-      wrong_components.insert(attribution.must.component == layout::Component::data);
-    }
-  }
-  if (wrong_components.empty()) return {};
+  if (out.wrong_components.empty() != further) return {};
+  if (further) add_lacking(w, out, wrong_token);
   for (const std::int64_t token : cuts[3].all) {
     if (wrong_blocks.contains((token - first) / slots)) cuts[3].wrong.insert(token);  // whole blocks
   }
-  const bool may_divide = a.parts == "all" && components.size() == 2;
-  const std::string component = !may_divide || wrong_components.size() == 2 ? ""
-                                : wrong_components.contains(true)           ? "data"
-                                                                            : "scales";
+  for (std::size_t i = 0; i < 3; ++i) out.moved_away[i].all = cuts[i].all;
+  return out;
+}
 
+// Candidate parts of a step: everything wrong as one product, then what is wrong along one axis alone, then each single
+// value (if a fault damages correct neighbours, the wrong bytes do not show the part). `further`: everything is there in the
+// end, but a later reader lacks some; the part is what it lacks.
+std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) {
+  const WrongElements wrong = wrong_elements(w, step, further);
+  if (wrong.wrong_components.empty()) return {};
+  const bool may_divide = w.action(step).parts == "all" && wrong.components.size() == 2;
+  const std::string component = !may_divide || wrong.wrong_components.size() == 2 ? ""
+                                : wrong.wrong_components.contains(true)           ? "data"
+                                                                                  : "scales";
   std::vector<Part> out;
   const auto add = [&](std::vector<Cut> chosen, const std::string& which) {
     const auto same = [&](const Part& p) {
@@ -134,25 +148,24 @@ std::vector<Part> parts_of(HypothesisSearch& w, std::size_t step, bool further) 
              std::equal(p.cuts.begin(), p.cuts.end(), chosen.begin(), chosen.end(),
                         [](const Cut& x, const Cut& y) { return x.member == y.member && x.wrong == y.wrong; });
     };
-    if ((!chosen.empty() || !which.empty()) && std::none_of(out.begin(), out.end(), same))
-      out.push_back({std::move(chosen), which});
+    if ((!chosen.empty() || !which.empty()) && std::ranges::none_of(out, same)) out.push_back({std::move(chosen), which});
   };
-  std::vector<Cut> dividing;
-  std::copy_if(cuts.begin(), cuts.end(), std::back_inserter(dividing), [](const Cut& cut) { return cut.divides(); });
-  add(dividing, component);
-  for (const Cut& cut : dividing) add({cut}, "");
+  const auto dividing = [](const std::vector<Cut>& cuts) {
+    std::vector<Cut> some;
+    std::ranges::copy_if(cuts, std::back_inserter(some), &Cut::divides);
+    return some;
+  };
+  const std::vector<Cut> here = dividing(wrong.cuts), elsewhere = dividing(wrong.moved_away);
+  add(here, component);
+  for (const Cut& cut : here) add({cut}, "");
   add({}, component);
-  std::vector<Cut> elsewhere;
-  for (std::size_t i = 0; i < 3; ++i) {
-    moved_away[i].all = cuts[i].all;
-    if (moved_away[i].divides()) elsewhere.push_back(moved_away[i]);
-  }
   add(elsewhere, "");
   for (const Cut& cut : elsewhere) add({cut}, "");
   for (std::size_t i = 0; i < 3; ++i) {
-    if (cuts[i].divides() || cuts[i].all.size() < 2 || cuts[i].all.size() > 4) continue;
-    for (const std::int64_t value : cuts[i].all) {
-      Cut one = cuts[i];
+    const Cut& cut = wrong.cuts[i];
+    if (cut.divides() || cut.all.size() < 2 || cut.all.size() > 4) continue;
+    for (const std::int64_t value : cut.all) {
+      Cut one = cut;
       one.wrong = {value};
       add({one}, "");
       if (one.all.size() == 2) continue;
