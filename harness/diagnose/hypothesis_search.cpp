@@ -434,49 +434,98 @@ bool HypothesisSearch::settled(std::size_t step, const Action& body) const {
   return true;
 }
 
-HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::vector<Action>& bodies) {
-  if (!wrong_ends_) {
-    auto& [begin, end] = wrong_ends_.emplace();
-    for (const Attribution& attribution : attributions().all) {
-      if (!attribution.wrong || attribution.must.kind != Symbol::Kind::tag ||
-          attribution.must.component != layout::Component::data)
-        continue;
-      if (!begin) begin = &attribution;
-      end = &attribution;
-    }
+std::pair<const Attribution*, const Attribution*> HypothesisSearch::wrong_ends() {
+  if (wrong_ends_) return *wrong_ends_;
+  auto& [begin, end] = wrong_ends_.emplace();
+  for (const Attribution& attribution : attributions().all) {
+    if (!attribution.wrong || attribution.must.kind != Symbol::Kind::tag ||
+        attribution.must.component != layout::Component::data)
+      continue;
+    if (!begin) begin = &attribution;
+    end = &attribution;
   }
-  const auto [first, last] = *wrong_ends_;
-  if (!first) return {};
+  return *wrong_ends_;
+}
+
+std::optional<Action> HypothesisSearch::ends_of(std::size_t step, Action part, std::set<std::uint32_t>& generations) {
+  if ((part.op != Operation::move && part.op != Operation::write) || !part.after.empty() || !part.before.empty() ||
+      part.splits != action(step).splits || !settled(step, part))
+    return std::nullopt;
+  const Symbol &first = wrong_ends().first->must, &last = wrong_ends().second->must;
+  // Of the ends, those that lie in what this step writes: another one may have written the rest.
+  const auto within = [&](layout::Axis axis, std::int64_t value) {
+    std::int64_t lo = INT64_MAX, hi = INT64_MIN;
+    for (const View& view : part.to) {
+      for (const auto& plane : cache_of(view).planes) {
+        const layout::Box box = layout::domain(plane);
+        lo = std::min(lo, box.lo[axis]), hi = std::max(hi, box.hi[axis] - 1);
+      }
+    }
+    return lo > hi ? value : std::clamp(value, lo, hi);
+  };
+  keep_ends(part.pick.layers, part.pick_to.layers, within(layout::Axis::layer, first.layer),
+            within(layout::Axis::layer, last.layer));
+  const auto request = request_at(step, part.request);
+  if (!request || request->tokens == 0) return std::nullopt;
+  const std::int64_t end = request->first_token + request->tokens - 1;
+  keep_ends(part.pick.tokens, part.pick_to.tokens, std::clamp(first.token, request->first_token, end),
+            std::clamp(last.token, request->first_token, end));
+  keep_ends(part.pick.heads, part.pick_to.heads, within(layout::Axis::head, first.head),
+            within(layout::Axis::head, last.head));
+  generations.insert(request->generation);
+  if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
+  return part;
+}
+
+std::optional<HypothesisSearch::MovedSymbols> HypothesisSearch::moved_by(const CopyProgram& program, std::size_t stride,
+                                                                         const Checkpoint& check) {
+  MovedSymbols moved;  // the last one counts
+  const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
+    moved.erase(moved.lower_bound({buffer, begin}), moved.lower_bound({buffer, begin + bytes}));
+  };
+  for (std::size_t i = 0; i < program.ops.size(); i += stride) {
+    const ProgramOp& op = program.ops[i];
+    if (op.kind == ProgramOp::Kind::row) {
+      const RowOp& row = program.rows[op.extra];
+      if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
+      const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
+      forget(row.buffer, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
+      moved[{row.buffer, row.bit / 8}] = symbol_of(row);
+      continue;
+    }
+    if (op.kind != ProgramOp::Kind::copy) continue;
+    if (op.src_buffer >= static_cast<int>(program.own) || op.dst_buffer >= static_cast<int>(program.own))
+      return std::nullopt;  // through a copy
+    forget(op.dst_buffer, op.dst, op.n);
+    for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
+      moved[{op.dst_buffer, op.dst + at}] = expected(check, op.src_buffer, op.src + at);
+  }
+  return moved;
+}
+
+Symbol HypothesisSearch::expected(const Checkpoint& check, int buffer, std::int64_t offset) {
+  return evidence_.symbols.at(evidence_.expectation.id(check, buffer, offset, evidence_.symbols));
+}
+
+Symbol HypothesisSearch::found_at(int buffer, std::int64_t offset, const Symbol& otherwise) {
+  const auto key = [](int in, std::int64_t at) { return at * 256 + in; };
+  if (attribution_at_.empty()) {
+    for (std::size_t i = 0; i < attributions().all.size(); ++i)
+      attribution_at_.emplace(key(attributions().all[i].buffer, attributions().all[i].offset), i);
+  }
+  const auto seen = attribution_at_.find(key(buffer, offset));
+  return seen != attribution_at_.end() ? attributions().all[seen->second].is : otherwise;
+}
+
+HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::vector<Action>& bodies) {
+  if (!wrong_ends().first) return {};
   common_->work.add_probe();
   Sequence sequence;
   std::set<std::uint32_t> generations;
-  for (Action part : bodies) {
-    if ((part.op != Operation::move && part.op != Operation::write) || !part.after.empty() || !part.before.empty() ||
-        part.splits != action(step).splits || !settled(step, part))
-      return {};
-    // Of the ends, those that lie in what this step writes: another one may have written the rest.
-    const auto within = [&](layout::Axis axis, std::int64_t value) {
-      std::int64_t lo = INT64_MAX, hi = INT64_MIN;
-      for (const View& view : part.to) {
-        for (const auto& plane : cache_of(view).planes) {
-          const layout::Box box = layout::domain(plane);
-          lo = std::min(lo, box.lo[axis]), hi = std::max(hi, box.hi[axis] - 1);
-        }
-      }
-      return lo > hi ? value : std::clamp(value, lo, hi);
-    };
-    keep_ends(part.pick.layers, part.pick_to.layers, within(layout::Axis::layer, first->must.layer),
-              within(layout::Axis::layer, last->must.layer));
-    const auto request = request_at(step, part.request);
-    if (!request || request->tokens == 0) return {};
-    const std::int64_t end = request->first_token + request->tokens - 1;
-    keep_ends(part.pick.tokens, part.pick_to.tokens, std::clamp(first->must.token, request->first_token, end),
-              std::clamp(last->must.token, request->first_token, end));
-    keep_ends(part.pick.heads, part.pick_to.heads, within(layout::Axis::head, first->must.head),
-              within(layout::Axis::head, last->must.head));
-    generations.insert(request->generation);
-    if (const auto meant = request_at(step, action(step).request)) generations.insert(meant->generation);
-    sequence.push_back({scenario().steps[step].name, std::move(part)});
+  for (const Action& body : bodies) {
+    auto ends = ends_of(step, body, generations);
+    if (!ends) return {};
+    sequence.push_back({scenario().steps[step].name, std::move(*ends)});
   }
   CopyProgram program;
   try {
@@ -490,44 +539,15 @@ HypothesisSearch::Probed HypothesisSearch::probe(std::size_t step, const std::ve
   if (breaks)
     return evidence_.observation.ending.kind == "completed" && outcome_["violations"].empty() ? Probed{1, 0} : Probed{};
   const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[attributions().check]);
-  const auto bits_at = [](int buffer, std::int64_t offset) { return offset * 256 + buffer; };
-  if (attribution_at_.empty()) {
-    for (std::size_t i = 0; i < attributions().all.size(); ++i)
-      attribution_at_.emplace(bits_at(attributions().all[i].buffer, attributions().all[i].offset), i);
-  }
-  const auto expected = [&](int buffer, std::int64_t offset) {
-    return evidence_.symbols.at(evidence_.expectation.id(check, buffer, offset, evidence_.symbols));
-  };
-  std::map<std::pair<int, std::int64_t>, Symbol> moved;  // the last one counts
-  const auto forget = [&](int buffer, std::int64_t begin, std::int64_t bytes) {
-    moved.erase(moved.lower_bound({buffer, begin}), moved.lower_bound({buffer, begin + bytes}));
-  };
-  const std::size_t stride = bodies.size() > 1 ? 1 : std::max<std::size_t>(1, program.ops.size() / 12);
-  for (std::size_t i = 0; i < program.ops.size(); i += stride) {
-    const ProgramOp& op = program.ops[i];
-    if (op.kind == ProgramOp::Kind::row) {
-      const RowOp& row = program.rows[op.extra];
-      if (layout::bits(row.dtype) < 8 || row.bit < 0) continue;
-      const std::int64_t further = (row.count - 1) * std::max<std::int64_t>(0, row.stride);
-      forget(row.buffer, row.bit / 8, (further + layout::bits(row.dtype)) / 8);
-      moved[{row.buffer, row.bit / 8}] = symbol_of(row);
-      continue;
-    }
-    if (op.kind != ProgramOp::Kind::copy) continue;
-    if (op.src_buffer >= static_cast<int>(program.own) || op.dst_buffer >= static_cast<int>(program.own))
-      return {};  // through a copy
-    forget(op.dst_buffer, op.dst, op.n);
-    for (const std::int64_t at : {std::int64_t{0}, op.n - 1})
-      moved[{op.dst_buffer, op.dst + at}] = expected(op.src_buffer, op.src + at);
-  }
+  const auto moved = moved_by(program, bodies.size() > 1 ? 1 : std::max<std::size_t>(1, program.ops.size() / 12), check);
+  if (!moved) return {};
   Probed out;
-  for (const auto& [address, symbol] : moved) {
-    const BufferAddress to{address.first, address.second};
-    const Symbol must = expected(to.buffer, to.offset);
+  for (const auto& [address, symbol] : *moved) {
+    const auto& [buffer, offset] = address;
+    const Symbol must = expected(check, buffer, offset);
     if (must.kind == Symbol::Kind::tag && !generations.contains(must.generation)) continue;
-    if (!matters(check, to.buffer, to.offset)) continue;
-    const auto seen = attribution_at_.find(bits_at(to.buffer, to.offset));
-    const Symbol there = seen != attribution_at_.end() ? attributions().all[seen->second].is : must;
+    if (!matters(check, buffer, offset)) continue;
+    const Symbol there = found_at(buffer, offset, must);
     // Another request's content: a later step may have put it there.
     if (there.kind == Symbol::Kind::tag && !generations.contains(there.generation)) continue;
     // Poison has a name only where it was looked for.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -149,6 +150,15 @@ class HypothesisSearch {
     int asked{0}, agree{0};
   };
   Probed probe(std::size_t step, const std::vector<Action>& bodies);
+  /// First and last wrong byte of data.
+  std::pair<const Attribution*, const Attribution*> wrong_ends();
+  /// A part of a step on the elements of those ends, whose generations it adds; none: it cannot be probed.
+  std::optional<Action> ends_of(std::size_t step, Action part, std::set<std::uint32_t>& generations);
+  using MovedSymbols = std::map<std::pair<int, std::int64_t>, Symbol>;
+  /// What every nth op of a program moves; none: through a copy.
+  std::optional<MovedSymbols> moved_by(const CopyProgram& program, std::size_t stride, const Checkpoint& check);
+  Symbol expected(const Checkpoint& check, int buffer, std::int64_t offset);
+  Symbol found_at(int buffer, std::int64_t offset, const Symbol& otherwise);
   /// What the sources and destinations of a step hold in the end is what it found and left there.
   bool settled(std::size_t step, const Action& body) const;
   bool plausible(std::size_t step, const Action& body);
@@ -191,7 +201,7 @@ class HypothesisSearch {
   std::vector<std::optional<std::vector<SymbolImage>>> images_;
   std::vector<std::optional<std::vector<ByteMove>>> byte_moves_;
   std::unordered_map<std::int64_t, std::size_t> attribution_at_;  ///< buffer and offset -> index of the attribution
-  std::optional<std::pair<const Attribution*, const Attribution*>> wrong_ends_;  ///< first and last wrong byte of data
+  std::optional<std::pair<const Attribution*, const Attribution*>> wrong_ends_;
   std::vector<Hypothesis> exact_;
   std::size_t begun_{0};  ///< of them, found by earlier generators
   const HypothesisGenerator* asking_{nullptr};

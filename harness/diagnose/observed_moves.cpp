@@ -201,113 +201,145 @@ class OutputToElement {
   int buffer_;
 };
 
-}  // namespace
+bool any_sees(const std::vector<AddressToElement>& all, int buffer) {
+  return std::ranges::any_of(all, [&](const AddressToElement& to_element) { return to_element.sees(buffer); });
+}
 
-std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
-  const Action& a = action(step);
-  const auto request = request_at(step, a.request);
-  std::vector<ObservedMove> out;
-  if (!request) return out;
-  const ScenarioRequest& r = *request;
-  const auto to_elements = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
+std::optional<ViewElement> seen_by(const std::vector<AddressToElement>& all, BufferAddress address) {
+  for (const AddressToElement& to_element : all) {
+    if (auto element = to_element.at(address)) return element;
+  }
+  return std::nullopt;
+}
+
+// The elements of a step, found in the bytes.
+class StepObserver {
+ public:
+  StepObserver(HypothesisSearch& search, std::size_t step, const ScenarioRequest& request)
+      : search_(search), step_(step), request_(request) {
+    const SearchEvidence& evidence = search.evidence();
+    if (a_.op == Operation::read)
+      output_.emplace(a_, TokenRange{request.first_token, request.tokens}, evidence.space.output(a_.output));
+    const auto& memories = search.scenario().memories;
+    const auto declared = a_.from.empty() ? memories.end() : memories.find(memory_of(a_.from.front()));
+    if (declared != memories.end()) side_ = declared->second.side;
+    if (!from_.empty())
+      addresses_.emplace(search.images_before(step), [&](int buffer) { return any_sees(from_, buffer); }, evidence.symbols);
+  }
+
+  std::vector<ObservedMove> observe() {
+    for (const Attribution& attribution : search_.attributions().all) {
+      ObservedMove s;
+      s.attribution = &attribution;
+      if (!find_place(s)) continue;
+      if (s.at) find_asked(s);
+      if (!attribution.untouched) find_source(s);
+      out_.push_back(std::move(s));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  std::vector<AddressToElement> to_elements(const std::vector<View>& views,
+                                            const std::optional<std::vector<std::int64_t>>& instead) const {
     std::vector<AddressToElement> all;
     for (const View& view : views)
-      all.emplace_back(view, evidence_.space, ids_in(r, view, instead), positions_in(r, view), r.first_token);
+      all.emplace_back(view, search_.evidence().space, ids_in(request_, view, instead), positions_in(request_, view),
+                       request_.first_token);
     return all;
-  };
-  const auto seen_by = [](const std::vector<AddressToElement>& all, BufferAddress address) -> std::optional<ViewElement> {
-    for (const AddressToElement& to_element : all) {
-      if (auto element = to_element.at(address)) return element;
-    }
-    return std::nullopt;
-  };
-  const std::vector<AddressToElement> from = to_elements(a.from, a.from_blocks), to = to_elements(a.to, a.to_blocks);
-  std::optional<OutputToElement> output;
-  if (a.op == Operation::read) output.emplace(a, TokenRange{r.first_token, r.tokens}, evidence_.space.output(a.output));
-  std::optional<ElementIndex> addresses, everywhere;
-  const auto declared = a.from.empty() ? scenario().memories.end() : scenario().memories.find(memory_of(a.from.front()));
-  const std::string side = declared == scenario().memories.end() ? "" : declared->second.side;
-  if (!from.empty())
-    addresses.emplace(
-        images_before(step),
-        [&](int buffer) { return std::ranges::any_of(from, [&](const AddressToElement& l) { return l.sees(buffer); }); },
-        evidence_.symbols);
+  }
 
-  for (const Attribution& attribution : attributions().all) {
-    ObservedMove s;
-    s.attribution = &attribution;
+  /// False: it is no place of this step.
+  bool find_place(ObservedMove& s) {
+    const Attribution& attribution = *s.attribution;
     const BufferAddress here{attribution.buffer, attribution.offset};
-    const bool content = attribution.must.kind == Symbol::Kind::tag || attribution.must.kind == Symbol::Kind::number;
-    if (a.op == Operation::put) {
-      const bool source =
-          std::ranges::any_of(from, [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); });
-      if (!content || attribution.must.byte != 0 || attribution.must.generation != r.generation || source) continue;
-      s.at = element_of(attribution.must);
-    } else if (output) {
-      s.at = output->at(here);
-      if (!s.at) {
-        // A number may be right in its first byte and wrong after it: an exponent off by one.
-        ObservedMove* last = out.empty() ? nullptr : &out.back();
-        if (last && attribution.wrong && !last->attribution->wrong && a.decode &&
-            output->same_number({last->attribution->buffer, last->attribution->offset}, here))
-          last->attribution = &attribution;
-        continue;
-      }
-    } else {
-      if (std::ranges::none_of(to, [&](const AddressToElement& to_element) { return to_element.sees(attribution.buffer); }))
-        continue;
-      s.at = seen_by(to, here);
+    const Symbol& must = attribution.must;
+    if (a_.op == Operation::put) {
+      const bool content = must.kind == Symbol::Kind::tag || must.kind == Symbol::Kind::number;
+      if (!content || must.byte != 0 || must.generation != request_.generation || any_sees(from_, here.buffer)) return false;
+      s.at = element_of(must);
+      return true;
     }
-    if (s.at) {
-      ViewElement e = *s.at;
-      const bool asked_for = a.parts == "all" || (a.parts == "data") == (e.component == layout::Component::data);
-      s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) &&
-                picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
-                picked(a.pick.heads, a.pick_to.heads, e.head);
-      e.kv = picked_source(a.pick.kv, a.pick_to.kv, e.kv), e.layer = picked_source(a.pick.layers, a.pick_to.layers, e.layer);
-      e.head = picked_source(a.pick.heads, a.pick_to.heads, e.head),
-      e.channel = picked_source(a.pick.channels, a.pick_to.channels, e.channel);
-      if (e.token) e.token = picked_source(a.pick.tokens, a.pick_to.tokens, *e.token);
-      e.block = -1;
-      s.asked = e;
+    if (!output_) {
+      if (!any_sees(to_, here.buffer)) return false;
+      s.at = seen_by(to_, here);
+      return true;
     }
-    if (attribution.untouched) {
-      out.push_back(std::move(s));
-      continue;
-    }
-    const Symbol& is = attribution.is;
+    s.at = output_->at(here);
+    // A number may be right in its first byte and wrong after it: an exponent off by one.
+    ObservedMove* last = s.at || out_.empty() ? nullptr : &out_.back();
+    if (last && attribution.wrong && !last->attribution->wrong && a_.decode &&
+        output_->same_number({last->attribution->buffer, last->attribution->offset}, here))
+      last->attribution = &attribution;
+    return s.at.has_value();
+  }
+
+  void find_asked(ObservedMove& s) const {
+    const StepSelection &from = a_.pick, &to = a_.pick_to;
+    ViewElement e = *s.at;
+    const bool asked_for = a_.parts == "all" || (a_.parts == "data") == (e.component == layout::Component::data);
+    s.taken = asked_for && e.token && picked(from.kv, to.kv, e.kv) && picked(from.layers, to.layers, e.layer) &&
+              picked(from.tokens, to.tokens, *e.token) && picked(from.heads, to.heads, e.head);
+    e.kv = picked_source(from.kv, to.kv, e.kv), e.layer = picked_source(from.layers, to.layers, e.layer);
+    e.head = picked_source(from.heads, to.heads, e.head), e.channel = picked_source(from.channels, to.channels, e.channel);
+    if (e.token) e.token = picked_source(from.tokens, to.tokens, *e.token);
+    e.block = -1;
+    s.asked = e;
+  }
+
+  bool accept(ObservedMove& s, BufferAddress address, std::int64_t odd) const {
+    auto found = seen_by(from_, address);
+    if (!found) return false;
+    found->channel += odd;
+    const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer &&
+                          found->head == s.asked.head && found->channel == s.asked.channel;
+    if (!s.from || as_asked) s.from = found, s.source = address;
+    return as_asked;
+  }
+
+  void find_source(ObservedMove& s) {
+    const Symbol& is = s.attribution->is;
     const bool element = (is.kind == Symbol::Kind::tag || is.kind == Symbol::Kind::number) && is.byte == 0;
-    const auto accept = [&](BufferAddress address, std::int64_t odd) {
-      auto found = seen_by(from, address);
-      if (!found) return false;
-      found->channel += odd;
-      const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer &&
-                            found->head == s.asked.head && found->channel == s.asked.channel;
-      if (!s.from || as_asked) s.from = found, s.source = address;
-      return as_asked;
-    };
-    if (is.kind == Symbol::Kind::poison && addresses) accept({is.buffer, is.offset}, 0);
-    if (element && addresses) {
+    if (is.kind == Symbol::Kind::poison && addresses_) accept(s, {is.buffer, is.offset}, 0);
+    if (element && addresses_) {
       Symbol code = is;
       code.kind = Symbol::Kind::tag;
       const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
       code.channel -= odd;
-      for (const BufferAddress& address : addresses->of(code)) {
-        if (accept(address, odd)) break;
+      for (const BufferAddress& address : addresses_->of(code)) {
+        if (accept(s, address, odd)) break;
       }
+      if (!s.source && s.taken && s.attribution->wrong) find_unexpected(s);
     }
-    if (addresses && !s.source && element && s.taken && attribution.wrong) {
-      if (!everywhere) everywhere.emplace(images_before(step), [](int) { return true; }, evidence_.symbols);
-      for (const BufferAddress& address : everywhere->of(is)) {
-        const Buffer& buffer = evidence_.space.buffers()[static_cast<std::size_t>(address.buffer)];
-        if (!s.unexpected || buffer.side == side) s.unexpected = address;
-        if (buffer.side == side) break;
-      }
-    }
-    if (!s.from && element && is.generation == r.generation) s.from = element_of(is);
-    out.push_back(std::move(s));
+    if (!s.from && element && is.generation == request_.generation) s.from = element_of(is);
   }
-  return out;
+
+  void find_unexpected(ObservedMove& s) {
+    const SearchEvidence& evidence = search_.evidence();
+    if (!everywhere_) everywhere_.emplace(search_.images_before(step_), [](int) { return true; }, evidence.symbols);
+    for (const BufferAddress& address : everywhere_->of(s.attribution->is)) {
+      const bool same_side = evidence.space.buffers()[static_cast<std::size_t>(address.buffer)].side == side_;
+      if (!s.unexpected || same_side) s.unexpected = address;
+      if (same_side) break;
+    }
+  }
+
+  HypothesisSearch& search_;
+  std::size_t step_;
+  const ScenarioRequest& request_;
+  const Action& a_ = search_.action(step_);
+  std::vector<AddressToElement> from_ = to_elements(a_.from, a_.from_blocks), to_ = to_elements(a_.to, a_.to_blocks);
+  std::optional<OutputToElement> output_;
+  std::string side_;
+  std::optional<ElementIndex> addresses_, everywhere_;
+  std::vector<ObservedMove> out_;
+};
+
+}  // namespace
+
+std::vector<ObservedMove> HypothesisSearch::observe_step(std::size_t step) {
+  const auto request = request_at(step, action(step).request);
+  return request ? StepObserver(*this, step, *request).observe() : std::vector<ObservedMove>{};
 }
 
 const std::vector<ObservedMove>& HypothesisSearch::observed_moves(std::size_t step) {

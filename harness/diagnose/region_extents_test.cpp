@@ -85,8 +85,8 @@ requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
   auto at(std::int64_t offset) { return found.begin() + base + offset; }
 };
 
-/// K, head 0, channel 0 of a slot of the producer's block 2, as a drawing has a place: rank, layer, K or V, block, slot, head,
-/// channel, generation.
+/// K, head 0, channel 0 of a slot of the producer's block 2, as a drawing has a place: rank, layer, K or V, block, slot,
+/// head, channel, generation.
 json source_slot(int slot) { return json({0, 0, 0, 2, slot, 0, 0, 1}); }
 
 // The consumer's block 1 receives the producer's block 2. A row has 32 bytes, a slot 64, a block 512.

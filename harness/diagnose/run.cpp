@@ -190,6 +190,183 @@ std::string beyond(const Observation& seen, const Scenario& scenario, const Addr
   return "";
 }
 
+/// A run of a scenario, and what is reported of it.
+class ScenarioRun {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  ScenarioRun(const Scenario& scenario, std::uint64_t seed, const CopyExecutor& executor)
+      : scenario_(scenario), seed_(seed), executor_(executor) {
+    whole_.mismatch = compare(seen_, whole_.truth, whole_.expectation, space_);
+    whole_.content = content_of(whole_.expectation, symbols_);
+  }
+
+  Report report() {
+    report_bytes();
+    const auto compared = Clock::now();
+    ended_ = completed_ ? "" : seen_.ending.text + beyond(seen_, scenario_, space_);
+    report_ending();
+    if (whole_.mismatch.any()) {
+      search();
+      report_cause();
+      report_.diagnose_ns = ns_since(compared);
+    } else {
+      report_.message =
+          completed_ ? text_without_effect(steps_without_effect(scenario_, space_, seen_, true, seed_, executor_)) : ended_;
+      conclude();
+    }
+    return std::move(report_);
+  }
+
+ private:
+  static std::int64_t ns_since(Clock::time_point begin) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+  }
+
+  void report_bytes() {
+    report_.checked_bytes = whole_.mismatch.checked_bytes;
+    report_.wrong_bytes = whole_.mismatch.wrong_bytes;
+    report_.events.assign(seen_.events.begin(), seen_.events.end());
+    for (const json& event : report_.events) report_.moved_bytes += event.value("bytes_moved", std::int64_t{0});
+    report_.expected_bytes = whole_.content;
+    report_.compare_ns = ns_since(begin_);
+  }
+
+  void report_ending() {
+    report_.outcome = hung_ ? Outcome::hang : crashed_ ? Outcome::crash : Outcome::fail;
+    if (!completed_) report_.phase = phase_of(seen_, op_of(scenario_, seen_.ending.step));
+    if (hung_) report_.hang = HangKind::stalled;
+    if (completed_ && !whole_.mismatch.any()) report_.outcome = Outcome::pass;
+    // A wrong refusal, before anything moved, is still a clean refusal.
+    const bool moved = whole_.mismatch.any() && std::ranges::any_of(report_.events, [](const json& e) {
+                         return e.value("moved", false) || e.value("hit", false);
+                       });
+    if (seen_.ending.kind == "refused" && !moved) report_.outcome = Outcome::refused;
+  }
+
+  // A hang or a crash without a cause is one.
+  void conclude() {
+    if (!hung_ && !crashed_) return;
+    if (crashed_) report_.signal = seen_.ending.signal;
+    if (report_.diagnosis.fault_class != FaultClass::none) return;
+    const FaultClass fault = crashed_                            ? FaultClass::crash
+                             : report_.phase == Phase::read_back ? FaultClass::hang_kernel
+                                                                 : FaultClass::hang_transfer;
+    // How it ended is known, why is not.
+    report_.diagnosis = whole_.mismatch.any() ? Diagnosis{fault, false, report_.message, std::string(advice(fault))}
+                                              : named({{fault, report_.message}}, "");
+  }
+
+  void attribute() {
+    whole_.attributions = attribute_bytes(seen_, whole_.mismatch, whole_.truth, whole_.expectation, space_, symbols_, seed_);
+  }
+
+  void search() {
+    needed_ = memory_of_diagnosis(seen_, whole_.mismatch, space_, symbols_, whole_.content);
+    searched_ = needed_ <= diagnosis_memory;
+    if (!searched_) {
+      report_.what_happened = what_happened(
+          scenario_, space_, symbols_, symbol_extents(seen_, whole_.mismatch, whole_.expectation, space_, symbols_, seed_));
+      return;
+    }
+    observe_more(seen_, program_, seed_, naming_passes, executor_);
+    whole_.mismatch = compare(seen_, whole_.truth, whole_.expectation, space_, &whole_.mismatch);
+    attribute();
+    if (whole_.attributions.unknown > 0 && name_declared(scenario_, symbols_)) attribute();
+    if (!completed_) due_ = due_before(seen_.ending.step, scenario_, space_, symbols_, seen_, seed_);
+    if (due_) reported_ = due_.get();
+    report_.wrong_bytes = reported_->mismatch.wrong_bytes, report_.expected_bytes = reported_->content;
+    if (const Checkpoint* check = reported_->wrong_at(seen_))
+      report_.what_happened = what_happened(scenario_, space_, symbols_, *check, reported_->attributions);
+    why_ = explain({without_faults(scenario_), space_, whole_.truth, seen_, whole_.mismatch, whole_.attributions,
+                    whole_.expectation, symbols_, seed_});
+    if (why_.exact && why_.words == seen_.ending.text) why_.words = ended_;
+  }
+
+  /// The cause, or why there is none.
+  std::string text_of_cause() const {
+    const std::int64_t wrong = report_.wrong_bytes;
+    const std::string happened = report_.what_happened.empty() ? "" : "; what happened: " + in_a_line(report_.what_happened);
+    if (!searched_) {
+      return fmt::format(
+                 "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; "
+                 "reproduce "
+                 "the bug with fewer tokens, layers or heads",
+                 needed_ / (1 << 30), diagnosis_memory / (1 << 30)) +
+             happened;
+    }
+    if (why_.exact) return as_diagnosis(why_, wrong).text;
+    if (why_.words.empty()) return std::string(not_identified) + happened;
+    // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
+    // only.
+    const auto left = static_cast<std::int64_t>(std::llround((1 - why_.share) * static_cast<double>(wrong)));
+    return std::string(not_identified) + happened + fmt::format("; best partial explanation (a guess): {}: ", why_.words) +
+           (left > 0 && !why_.all_bytes ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, wrong)
+                                        : "it does not predict how the run ended and what was reported");
+  }
+
+  std::string message_of(const std::string& text) const {
+    std::vector<std::string> messages;
+    if (!completed_ && why_.words != seen_.ending.text) messages.push_back(ended_);
+    if (report_.wrong_bytes > 0) messages.push_back(fmt::format("{} wrong bytes", report_.wrong_bytes));
+    if (whole_.mismatch.reports_differ && !why_.only_reports)
+      messages.emplace_back("the reports do not match what happened");
+    if (completed_ && whole_.truth.ending.kind != "completed")
+      messages.push_back("continued where it had to be " + whole_.truth.ending.kind + ": " + whole_.truth.ending.text);
+    messages.push_back(text);
+    messages.push_back(text_without_effect(steps_without_effect(scenario_, space_, seen_, false, seed_, executor_)));
+    std::string out;
+    for (const std::string& m : messages) out += (out.empty() || m.empty() ? "" : "; ") + m;
+    return out;
+  }
+
+  std::string state() const {
+    const std::int64_t wrong = report_.wrong_bytes, expected = report_.expected_bytes;
+    if (wrong == 0) return expected == 0 ? "" : fmt::format("all {} bytes had arrived", expected);
+    if (!searched_) return fmt::format("{} of {} bytes were wrong", wrong, whole_.content);
+    return fmt::format("{} of {} bytes were wrong, {} of them never written", wrong, expected,
+                       reported_->attributions.untouched);
+  }
+
+  void report_cause() {
+    std::string text = text_of_cause();
+    if (whole_.attributions.damage > 0)
+      text += fmt::format("; {} bytes that should hold no content were overwritten", whole_.attributions.damage);
+    if (whole_.attributions.left > 0)
+      text += fmt::format("; {} bytes that were to be erased were left", whole_.attributions.left);
+    report_.message = message_of(text);
+    report_.diagnosis =
+        why_.exact ? as_diagnosis(why_, report_.wrong_bytes) : Diagnosis{FaultClass::none, false, text, "", why_.others};
+    report_.diagnosis.text = text;
+    conclude();
+    if (hung_ || crashed_) report_.state = state();
+    report_.tried = why_.tried, report_.trace = why_.trace;
+    report_.first_wrong =
+        first_wrong(seen_, reported_->mismatch, reported_->expectation, space_, symbols_, reported_->attributions);
+    if (const Checkpoint* check = searched_ ? reported_->wrong_at(seen_) : nullptr)
+      report_.picture = moves_of(scenario_, space_, symbols_, *check, reported_->attributions);
+  }
+
+  const Clock::time_point begin_ = Clock::now();
+  const Scenario& scenario_;
+  std::uint64_t seed_;
+  const CopyExecutor& executor_;
+  AddressSpace space_{scenario_};
+  SymbolTable symbols_;
+  Held whole_{truth_of(without_faults(scenario_), space_, symbols_), space_, symbols_, seed_};
+  CopyProgram program_ = record(scenario_, space_, actual_sequence(scenario_));
+  Observation seen_ = observe(program_, seed_, deciding_passes(scenario_), executor_);
+  bool completed_ = seen_.ending.kind == "completed", hung_ = seen_.ending.kind == "hung",
+       crashed_ = seen_.ending.kind == "crashed";
+  std::string ended_;  ///< how, unless it completed
+  Report report_;
+  double needed_{0};  ///< bytes of memory, for the search
+  bool searched_{false};
+  std::unique_ptr<Held> due_;
+  Held* reported_{&whole_};  ///< what is said of the bytes; the cause is searched in the whole
+  Explanation why_;
+};
+
 }  // namespace
 
 void expect_playable(const Scenario& scenario) {
@@ -200,139 +377,7 @@ void expect_playable(const Scenario& scenario) {
 }
 
 Report run_scenario(const Scenario& scenario, std::uint64_t seed, const CopyExecutor& executor) {
-  using clock = std::chrono::steady_clock;
-  const auto ns_since = [](clock::time_point begin) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-  };
-  const auto begin = clock::now();
-  const AddressSpace space(scenario);
-  SymbolTable symbols;
-  Held whole(truth_of(without_faults(scenario), space, symbols), space, symbols, seed);
-  const CopyProgram program = record(scenario, space, actual_sequence(scenario));
-  Observation seen = observe(program, seed, deciding_passes(scenario), executor);
-  Mismatch& mismatch = whole.mismatch;
-  mismatch = compare(seen, whole.truth, whole.expectation, space);
-  whole.content = content_of(whole.expectation, symbols);
-  Report report;
-  report.checked_bytes = mismatch.checked_bytes;
-  report.wrong_bytes = mismatch.wrong_bytes;
-  report.events.assign(seen.events.begin(), seen.events.end());
-  for (const json& event : report.events) report.moved_bytes += event.value("bytes_moved", std::int64_t{0});
-  report.expected_bytes = whole.content;
-  report.compare_ns = ns_since(begin);
-  const auto compared = clock::now();
-
-  const std::string& kind = seen.ending.kind;
-  const bool completed = kind == "completed", hung = kind == "hung", crashed = kind == "crashed";
-  const std::string ended = completed ? "" : seen.ending.text + beyond(seen, scenario, space);
-  report.outcome = hung ? Outcome::hang : crashed ? Outcome::crash : Outcome::fail;
-  if (!completed) report.phase = phase_of(seen, op_of(scenario, seen.ending.step));
-  if (hung) report.hang = HangKind::stalled;
-  // A hang or a crash without a cause is one.
-  const auto conclude = [&] {
-    if (!hung && !crashed) return;
-    if (crashed) report.signal = seen.ending.signal;
-    if (report.diagnosis.fault_class != FaultClass::none) return;
-    const FaultClass fault = crashed                            ? FaultClass::crash
-                             : report.phase == Phase::read_back ? FaultClass::hang_kernel
-                                                                : FaultClass::hang_transfer;
-    // How it ended is known, why is not.
-    report.diagnosis = mismatch.any() ? Diagnosis{fault, false, report.message, std::string(advice(fault))}
-                                      : named({{fault, report.message}}, "");
-  };
-  if (!mismatch.any()) {
-    if (completed || kind == "refused") report.outcome = completed ? Outcome::pass : Outcome::refused;
-    if (!completed) report.message = ended;
-    if (report.outcome == Outcome::pass)
-      report.message = text_without_effect(steps_without_effect(scenario, space, seen, true, seed, executor));
-    conclude();
-    return report;
-  }
-  // A wrong refusal, before anything moved, is still a clean refusal.
-  const bool moved =
-      std::ranges::any_of(report.events, [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
-  if (kind == "refused" && !moved) report.outcome = Outcome::refused;
-
-  const double needed = memory_of_diagnosis(seen, mismatch, space, symbols, whole.content);
-  const bool searched = needed <= diagnosis_memory;
-  std::unique_ptr<Held> due;
-  Held* reported = &whole;  // what is said of the bytes; the cause is searched in the whole
-  Explanation why;
-  if (searched) {
-    observe_more(seen, program, seed, naming_passes, executor);
-    mismatch = compare(seen, whole.truth, whole.expectation, space, &mismatch);
-    const auto find = [&] {
-      whole.attributions = attribute_bytes(seen, mismatch, whole.truth, whole.expectation, space, symbols, seed);
-    };
-    find();
-    if (whole.attributions.unknown > 0 && name_declared(scenario, symbols)) find();
-    if (!completed) due = due_before(seen.ending.step, scenario, space, symbols, seen, seed);
-    if (due) reported = due.get();
-    report.wrong_bytes = reported->mismatch.wrong_bytes, report.expected_bytes = reported->content;
-    if (const Checkpoint* check = reported->wrong_at(seen))
-      report.what_happened = what_happened(scenario, space, symbols, *check, reported->attributions);
-    why = explain({without_faults(scenario), space, whole.truth, seen, mismatch, whole.attributions, whole.expectation,
-                   symbols, seed});
-  } else {
-    report.what_happened =
-        what_happened(scenario, space, symbols, symbol_extents(seen, mismatch, whole.expectation, space, symbols, seed));
-  }
-
-  const std::int64_t wrong = report.wrong_bytes;
-  std::string text;
-  if (!searched) {
-    text = fmt::format(
-        "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; reproduce the "
-        "bug with fewer tokens, layers or heads",
-        needed / (1 << 30), diagnosis_memory / (1 << 30));
-    if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
-  } else if (why.exact) {
-    if (why.words == seen.ending.text) why.words = ended;
-    report.diagnosis = as_diagnosis(why, wrong);
-    text = report.diagnosis.text;
-  } else {
-    text = not_identified;
-    if (!report.what_happened.empty()) text += "; what happened: " + in_a_line(report.what_happened);
-    // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
-    // only.
-    const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(wrong)));
-    if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: ", why.words);
-    if (!why.words.empty())
-      text += left > 0 && !why.all_bytes ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, wrong)
-                                         : "it does not predict how the run ended and what was reported";
-  }
-  if (whole.attributions.damage > 0)
-    text += fmt::format("; {} bytes that should hold no content were overwritten", whole.attributions.damage);
-  if (whole.attributions.left > 0)
-    text += fmt::format("; {} bytes that were to be erased were left", whole.attributions.left);
-  std::vector<std::string> messages;
-  if (!completed && why.words != seen.ending.text) messages.push_back(ended);
-  if (wrong > 0) messages.push_back(fmt::format("{} wrong bytes", wrong));
-  if (mismatch.reports_differ && !why.only_reports) messages.push_back("the reports do not match what happened");
-  if (completed && whole.truth.ending.kind != "completed")
-    messages.push_back("continued where it had to be " + whole.truth.ending.kind + ": " + whole.truth.ending.text);
-  std::string message;
-  for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
-  report.message = message.empty() ? text : message + "; " + text;
-  if (const std::string idle = text_without_effect(steps_without_effect(scenario, space, seen, false, seed, executor));
-      !idle.empty())
-    report.message += "; " + idle;
-  if (!why.exact) report.diagnosis = {FaultClass::none, false, text, "", why.others};
-  report.diagnosis.text = text;
-  conclude();
-  if (hung || crashed) {
-    report.state = wrong == 0 && report.expected_bytes == 0 ? ""
-                   : wrong == 0                             ? fmt::format("all {} bytes had arrived", report.expected_bytes)
-                   : !searched ? fmt::format("{} of {} bytes were wrong", wrong, whole.content)
-                               : fmt::format("{} of {} bytes were wrong, {} of them never written", wrong,
-                                             report.expected_bytes, reported->attributions.untouched);
-  }
-  report.tried = why.tried, report.trace = why.trace;
-  report.first_wrong = first_wrong(seen, reported->mismatch, reported->expectation, space, symbols, reported->attributions);
-  if (const Checkpoint* check = searched ? reported->wrong_at(seen) : nullptr)
-    report.picture = moves_of(scenario, space, symbols, *check, reported->attributions);
-  report.diagnose_ns = ns_since(compared);
-  return report;
+  return ScenarioRun(scenario, seed, executor).report();
 }
 
 }  // namespace kvcts::scenario

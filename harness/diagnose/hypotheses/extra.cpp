@@ -1,5 +1,5 @@
 // Something happened where nothing was meant: a step again, or a load of some object. What other requests do there is in
-// steps.cpp.
+// orders.cpp.
 #include "diagnose/hypotheses/tools.hpp"
 
 namespace kvcts::scenario {

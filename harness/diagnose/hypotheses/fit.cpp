@@ -174,6 +174,131 @@ FaultClass class_of(const layout::Cache& declared, const layout::Cache& now, std
   return reordered ? FaultClass::axis_permuted : FaultClass::wrong_stride;
 }
 
+// One view of a step, and the addresses that its elements had.
+class ViewFit {
+ public:
+  ViewFit(HypothesisSearch& search, std::size_t step, bool at_source, std::size_t v, const ScenarioRequest& request)
+      : search_(search), step_(step), at_source_(at_source), v_(v), request_(request) {}
+
+  void generate() {
+    const auto samples = samples_seen();
+    for (const Component component : {Component::data, Component::scale}) {
+      const auto of = samples.find(component);
+      if (of == samples.end() || of->second.size() < 4) continue;
+      if (const auto now = fitted(declared_, starts_, of->second, component)) attempt(*now, component);
+    }
+  }
+
+ private:
+  const Action& action() const { return search_.action(step_); }
+
+  std::optional<layout::Coord> coordinate(const ViewElement& e) const {
+    const std::int64_t entry = e.token ? entry_of(request_, view_, *e.token) : -1;
+    if (entry < 0 || entry >= static_cast<std::int64_t>(ids_.size())) return std::nullopt;
+    layout::Coord c;
+    c[Axis::layer] = e.layer, c[Axis::kv] = e.kv, c[Axis::head] = e.head, c[Axis::channel] = e.channel;
+    c[Axis::block] = ids_[static_cast<std::size_t>(entry)];
+    c[Axis::slot] = (*e.token - request_.first_token) % slots_;
+    return c;
+  }
+
+  ViewElement destination_of(const ViewElement& e) const {
+    const StepSelection &from = action().pick, &to = action().pick_to;
+    ViewElement out = e;
+    out.layer = picked_destination(from.layers, to.layers, e.layer), out.kv = picked_destination(from.kv, to.kv, e.kv);
+    out.head = picked_destination(from.heads, to.heads, e.head);
+    out.channel = picked_destination(from.channels, to.channels, e.channel);
+    if (e.token) out.token = picked_destination(from.tokens, to.tokens, *e.token);
+    return out;
+  }
+
+  std::map<Component, std::vector<Sample>> samples_seen() {
+    std::map<Component, std::vector<Sample>> out;
+    const auto here = [&](int buffer) {
+      return std::ranges::find(starts_, buffer, &BufferAddress::buffer) != starts_.end();
+    };
+    for (const ObservedMove& s : search_.observed_moves(step_)) {
+      if (!s.from) continue;
+      auto& some = out[s.from->component];
+      if (some.size() == 20000) continue;
+      if (at_source_ && s.at) {
+        // What should be c here is elsewhere in the source.
+        const auto c = coordinate(s.asked);
+        if (c && s.source && here(s.source->buffer)) some.push_back({*c, *s.source});
+      } else if (!at_source_ && here(s.attribution->buffer)) {
+        if (const auto c = coordinate(destination_of(*s.from)))
+          some.push_back({*c, {s.attribution->buffer, s.attribution->offset}});
+      }
+    }
+    return out;
+  }
+
+  // A base counted in elements of another width, in memory that holds both.
+  bool other_width(const layout::Cache& now) const {
+    const auto& memories = search_.scenario().memories;
+    const auto memory = memories.find(memory_of(view_));
+    if (memory == memories.end() || now.planes.empty()) return false;
+    const std::int64_t base = memory->second.view.offset,
+                       moved = base + (now.planes.front().offset - declared_.planes.front().offset) / 8;
+    const bool ratio =
+        base != 0 && moved != base && (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
+    return ratio && std::ranges::any_of(memories, [&](const auto& other) {
+             const layout::Cache there = cache_of(other.second.view);
+             return other.second.view.of == memory->second.view.of && !there.planes.empty() &&
+                    layout::bits(there.planes.front().dtype) != layout::bits(declared_.planes.front().dtype);
+           });
+  }
+
+  void attempt(const layout::Cache& now, Component component) {
+    std::string words;
+    std::size_t numbers = 0;
+    FaultClass fault_class = class_of(declared_, now, words, numbers);
+    if (other_width(now))
+      fault_class = FaultClass::dtype_reinterpreted, words = "a base counted in elements of another width";
+    if (component == Component::scale) fault_class = FaultClass::scale_misplaced, words = "scales with " + words;
+    // Where something plainer fits, a map with more than two wrong numbers is the same in other words.
+    if (numbers > 2 && !search_.exact().empty()) return;
+    search_.penalty(numbers > 2 ? many_numbers : 0);
+    Action body = action();
+    (at_source_ ? body.from : body.to)[v_].cache = layout::to_text(now);
+    search_.attempt(fault_class, symbol_of(search_, step_) + ": " + (at_source_ ? "read with " : "written with ") + words,
+                    step_, body);
+    attempt_everywhere(layout::to_text(now), fault_class, words);
+  }
+
+  // The same belief in every step that touches the memory, or in those that do the same with it.
+  void attempt_everywhere(const std::string& now, FaultClass fault_class, const std::string& words) {
+    CandidateSteps all = search_.bodies(), alike = search_.bodies();
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      for (std::size_t n = 0; n < all[k].size(); ++n) {
+        for (const bool source : {true, false}) {
+          auto &views = source ? all[k][n].from : all[k][n].to, &same = source ? alike[k][n].from : alike[k][n].to;
+          for (std::size_t view = 0; view < views.size(); ++view) {
+            if (views[view].of != view_.of || views[view].cache != view_.cache) continue;
+            views[view].cache = now;
+            if (all[k][n].op == action().op && source == at_source_) same[view].cache = now;
+          }
+        }
+      }
+    }
+    const std::string memory = memory_of(view_);
+    search_.attempt(fault_class, "wherever " + memory + " is used: " + words, std::move(all));
+    search_.attempt(fault_class, "wherever " + memory + " is " + (at_source_ ? "read: " : "written: ") + words,
+                    std::move(alike));
+  }
+
+  HypothesisSearch& search_;
+  std::size_t step_;
+  bool at_source_;
+  std::size_t v_;
+  const ScenarioRequest& request_;
+  const View& view_ = (at_source_ ? action().from : action().to)[v_];
+  layout::Cache declared_ = cache_of(view_);
+  std::vector<BufferAddress> starts_ = search_.evidence().space.addresses(view_, declared_);
+  std::int64_t slots_ = slots_of(view_);
+  Ids ids_ = table_at(search_, step_, at_source_, v_).value_or(Ids{});
+};
+
 }  // namespace
 
 void generate_fits(HypothesisSearch& search) {
@@ -185,96 +310,8 @@ void generate_fits(HypothesisSearch& search) {
     const auto request = search.request_at(i, a.request);
     if (!request) continue;
     for (const bool at_source : {true, false}) {
-      const auto& views = at_source ? a.from : a.to;
-      for (std::size_t v = 0; v < views.size(); ++v) {
-        const layout::Cache declared = cache_of(views[v]);
-        const auto starts = search.evidence().space.addresses(views[v], declared);
-        std::set<int> buffers;
-        for (const BufferAddress& p : starts) buffers.insert(p.buffer);
-        const std::int64_t slots = slots_of(views[v]);
-        const Ids ids = table_at(search, i, at_source, v).value_or(Ids{});
-        std::map<Component, std::vector<Sample>> samples;
-        const auto coordinate = [&](const ViewElement& e) -> std::optional<layout::Coord> {
-          const std::int64_t entry = e.token ? entry_of(*request, views[v], *e.token) : -1;
-          if (entry < 0 || entry >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
-          layout::Coord c;
-          c[Axis::layer] = e.layer, c[Axis::kv] = e.kv, c[Axis::head] = e.head, c[Axis::channel] = e.channel;
-          c[Axis::block] = ids[static_cast<std::size_t>(entry)];
-          c[Axis::slot] = (*e.token - request->first_token) % slots;
-          return c;
-        };
-        const auto put_where = [&](const ViewElement& e) {
-          ViewElement out = e;
-          out.layer = picked_destination(a.pick.layers, a.pick_to.layers, e.layer),
-          out.kv = picked_destination(a.pick.kv, a.pick_to.kv, e.kv);
-          out.head = picked_destination(a.pick.heads, a.pick_to.heads, e.head),
-          out.channel = picked_destination(a.pick.channels, a.pick_to.channels, e.channel);
-          if (e.token) out.token = picked_destination(a.pick.tokens, a.pick_to.tokens, *e.token);
-          return out;
-        };
-        for (const ObservedMove& s : search.observed_moves(i)) {
-          if (!s.from) continue;
-          auto& some = samples[s.from->component];
-          if (some.size() == 20000) continue;
-          if (at_source && s.at) {
-            // What should be c here is elsewhere in the source.
-            const auto c = coordinate(s.asked);
-            if (c && s.source && buffers.contains(s.source->buffer)) some.push_back({*c, *s.source});
-          } else if (!at_source && buffers.contains(s.attribution->buffer)) {
-            if (const auto c = coordinate(put_where(*s.from)))
-              some.push_back({*c, {s.attribution->buffer, s.attribution->offset}});
-          }
-        }
-        for (const Component component : {Component::data, Component::scale}) {
-          if (samples[component].size() < 4) continue;
-          const auto now = fitted(declared, starts, samples[component], component);
-          if (!now) continue;
-          std::string words;
-          std::size_t numbers = 0;
-          FaultClass fault_class = class_of(declared, *now, words, numbers);
-          // A base counted in elements of another width, in memory that holds both.
-          if (const auto memory = search.scenario().memories.find(memory_of(views[v]));
-              memory != search.scenario().memories.end() && !now->planes.empty()) {
-            const std::int64_t base = memory->second.view.offset,
-                               moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
-            const bool ratio = base != 0 && moved != base &&
-                               (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
-            for (const auto& [name, other] : search.scenario().memories) {
-              const layout::Cache there = cache_of(other.view);
-              if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
-              if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
-                fault_class = FaultClass::dtype_reinterpreted, words = "a base counted in elements of another width";
-            }
-          }
-          if (component == Component::scale) fault_class = FaultClass::scale_misplaced, words = "scales with " + words;
-          // Where something plainer fits, a map with more than two wrong numbers is the same in other words.
-          if (numbers > 2 && !search.exact().empty()) continue;
-          search.penalty(numbers > 2 ? many_numbers : 0);
-          Action body = a;
-          (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
-          search.attempt(fault_class, symbol_of(search, i) + ": " + (at_source ? "read with " : "written with ") + words, i,
-                         body);
-          // The same belief in every step that touches the memory, or in those that do the same with it.
-          CandidateSteps all = search.bodies(), alike = search.bodies();
-          for (std::size_t k = 0; k < all.size(); ++k) {
-            for (std::size_t n = 0; n < all[k].size(); ++n) {
-              for (const bool source : {true, false}) {
-                auto& seen = source ? all[k][n].from : all[k][n].to;
-                for (std::size_t view = 0; view < seen.size(); ++view) {
-                  if (seen[view].of != views[v].of || seen[view].cache != views[v].cache) continue;
-                  seen[view].cache = layout::to_text(*now);
-                  if (all[k][n].op == a.op && source == at_source)
-                    (source ? alike[k][n].from : alike[k][n].to)[view].cache = seen[view].cache;
-                }
-              }
-            }
-          }
-          search.attempt(fault_class, "wherever " + memory_of(views[v]) + " is used: " + words, std::move(all));
-          search.attempt(fault_class,
-                         "wherever " + memory_of(views[v]) + " is " + (at_source ? "read: " : "written: ") + words,
-                         std::move(alike));
-        }
-      }
+      for (std::size_t v = 0; v < (at_source ? a.from : a.to).size(); ++v)
+        ViewFit(search, i, at_source, v, *request).generate();
     }
   }
 }

@@ -184,4 +184,45 @@ void generate_stores(HypothesisSearch& search) {
   if (!search.found()) generate_places_seen(search, s);
 }
 
+void generate_keys(HypothesisSearch& search) {
+  std::set<std::size_t> shelves;
+  for (std::size_t i = 0; i < search.scenario().steps.size(); ++i) {
+    if (search.action(i).op == Operation::put || search.action(i).op == Operation::get) shelves.insert(i);
+  }
+  if (shelves.empty()) return;
+  const std::set<std::string> fields = key_fields(search);
+  const std::vector<std::string> names(fields.begin(), fields.end());
+  const std::size_t n = std::min<std::size_t>(names.size(), 6);
+  for (std::size_t count = 1; count <= n; ++count) {
+    for (std::size_t mask = 1; mask < (std::size_t{1} << n); ++mask) {
+      if (static_cast<std::size_t>(__builtin_popcountll(mask)) != count) continue;
+      CandidateSteps bodies = search.bodies();
+      std::string missing;
+      for (std::size_t f = 0; f < n; ++f) {
+        if (!(mask >> f & 1)) continue;
+        missing += (missing.empty() ? "" : ", ") + names[f];
+        leave_out_of_keys(bodies, names[f]);
+      }
+      search.attempt(FaultClass::identity_collision, "keys without " + missing, std::move(bodies));
+    }
+  }
+  // Under a key that no one else has: never found.
+  for (const std::size_t i : shelves) {
+    Action body = search.action(i);
+    for (auto& [field, value] : body.key) value += "'";
+    search.attempt(FaultClass::silently_skipped, symbol_of(search, i) + " used a key that no other step has", i, body);
+  }
+  // One side only: put under one key, fetched under another.
+  for (const std::size_t i : shelves) {
+    for (const std::size_t j : shelves) {
+      if (i == j || search.action(i).key == search.action(j).key) continue;
+      Action body = search.action(i);
+      body.key = search.action(j).key;
+      search.attempt(FaultClass::identity_collision,
+                     "the key of '" + search.scenario().steps[j].name + "' in '" + search.scenario().steps[i].name + "'", i,
+                     body);
+    }
+  }
+}
+
 }  // namespace kvcts::scenario

@@ -230,6 +230,98 @@ bool one_beside(const Ids& table, const Ids& ids, const View& view) {
 }
 
 // An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
+class OutsideIds {
+ public:
+  OutsideIds(HypothesisSearch& search, std::size_t step, bool at_source, const ScenarioRequest& request, Ids table)
+      : search_(search), step_(step), at_source_(at_source), request_(request), table_(std::move(table)) {}
+
+  void generate(bool beside_only) {
+    // An access outside is to a block that the pool lacks.
+    constexpr std::size_t most = 32;
+    const Ids voted = outvoted(table_, votes_of_bytes());
+    const auto outside = accessed_outside();
+    for (const auto& [block, id] : outside) {
+      if (outside.size() > most || block >= static_cast<std::int64_t>(table_.size())) break;
+      Ids ids = table_;
+      ids[static_cast<std::size_t>(block)] = id;
+      attempt(ids, beside_only);
+    }
+    if (voted != table_) attempt(voted, beside_only);
+  }
+
+ private:
+  void attempt(const Ids& ids, bool beside_only) {
+    if (beside_only && !one_beside(table_, ids, view_)) return;
+    Action body = search_.action(step_);
+    (at_source_ ? body.from_blocks : body.to_blocks) = ids;
+    const std::int64_t blocks = domain_of(view_, layout::Axis::block).second;
+    Ids strangers;
+    for (const std::int64_t id : ids)
+      if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
+    search_.attempt(FaultClass::wrong_block_id,
+                    "blocks " + list_text(ids) + " instead of " + list_text(table_) + " of " + memory_of(view_) +
+                        (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_text(strangers), blocks)) +
+                        " in " + symbol_of(search_, step_),
+                    step_, body);
+  }
+
+  void vote(TableVotes& votes, const ViewElement& e, BufferAddress address) const {
+    const auto first = to_address_.at(e, 0), second = to_address_.at(e, 1);
+    if (!e.token || *e.token < request_.first_token || !first || !second || first->buffer != address.buffer) return;
+    const std::int64_t stride = second->offset - first->offset, distance = address.offset - first->offset;
+    if (stride != 0 && distance % stride == 0)
+      ++votes[(*e.token - request_.first_token) / to_address_.slots()][distance / stride];
+  }
+
+  TableVotes votes_of_bytes() {
+    const auto own = [&](const Symbol& symbol) {
+      return symbol.kind == Symbol::Kind::tag && symbol.byte == 0 && symbol.generation == request_.generation;
+    };
+    const auto element = [](const Symbol& symbol) {
+      return ViewElement{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
+                         symbol.token,     -1,           0};
+    };
+    TableVotes votes;
+    std::int64_t budget = 4000;
+    for (const Attribution& attribution : search_.attributions().all) {
+      const Symbol &is = attribution.is, &must = attribution.must;
+      if (!attribution.wrong || attribution.untouched || --budget < 0) continue;
+      if (!at_source_) {
+        if (own(is)) vote(votes, element(is), {attribution.buffer, attribution.offset});
+      } else if (own(must) && is.kind == Symbol::Kind::poison) {
+        vote(votes, element(must), {is.buffer, is.offset});
+      } else if (own(must) && is.kind == Symbol::Kind::tag) {
+        for (const BufferAddress& p : search_.element_index().of(is)) vote(votes, element(must), p);
+      }
+    }
+    return votes;
+  }
+
+  std::set<std::pair<std::int64_t, std::int64_t>> accessed_outside() {
+    std::set<std::pair<std::int64_t, std::int64_t>> out;
+    for (const nlohmann::json& event : search_.evidence().observation.events) {
+      if (event.value("violation", "") != "outside" || event.value("step", "") != search_.scenario().steps[step_].name)
+        continue;
+      TableVotes there;
+      for (const ObservedMove& s : search_.observed_moves(step_)) {
+        if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
+      }
+      for (const auto& [block, ids] : there) {
+        for (const auto& [id, n] : ids) out.emplace(block, id);
+      }
+    }
+    return out;
+  }
+
+  HypothesisSearch& search_;
+  std::size_t step_;
+  bool at_source_;
+  const ScenarioRequest& request_;
+  Ids table_;
+  const View& view_ = (at_source_ ? search_.action(step_).from : search_.action(step_).to)[0];
+  ElementToAddress to_address_{search_.locators().of(view_), table_, {}, request_.first_token};
+};
+
 void generate_outside(HypothesisSearch& search, bool beside_only) {
   for (std::size_t i = 0; i < search.scenario().steps.size() && !search.spent(); ++i) {
     const Action& a = search.action(i);
@@ -237,77 +329,10 @@ void generate_outside(HypothesisSearch& search, bool beside_only) {
     if (!request ||
         (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get))
       continue;
-    const ScenarioRequest& r = *request;
     for (const bool at_source : {true, false}) {
-      const auto& views = at_source ? a.from : a.to;
-      const auto table = table_at(search, i, at_source);
-      if (views.size() != 1 || !table || table->empty()) continue;
-      const ElementToAddress to_address(search.locators().of(views[0]), *table, {}, r.first_token);
-      const std::int64_t blocks = domain_of(views[0], layout::Axis::block).second;
-      const auto beyond = [&](const Ids& ids) {
-        Ids strangers;
-        for (const std::int64_t id : ids)
-          if (id != no_block && (id < 0 || id >= blocks)) strangers.push_back(id);
-        return "blocks " + list_text(ids) + " instead of " + list_text(*table) + " of " + memory_of(views[0]) +
-               (strangers.empty() ? "" : fmt::format(" ({} not among its {})", list_text(strangers), blocks)) + " in " +
-               symbol_of(search, i);
-      };
-      const auto attempt = [&](const Ids& ids) {
-        if (beside_only && !one_beside(*table, ids, views[0])) return;
-        Action body = a;
-        (at_source ? body.from_blocks : body.to_blocks) = ids;
-        search.attempt(FaultClass::wrong_block_id, beyond(ids), i, body);
-      };
-      const auto vote = [&](TableVotes& votes, const ViewElement& e, BufferAddress address) {
-        const auto first = to_address.at(e, 0), second = to_address.at(e, 1);
-        if (!e.token || *e.token < r.first_token || !first || !second || first->buffer != address.buffer) return;
-        const std::int64_t stride = second->offset - first->offset, distance = address.offset - first->offset;
-        if (stride != 0 && distance % stride == 0)
-          ++votes[(*e.token - r.first_token) / to_address.slots()][distance / stride];
-      };
-      TableVotes votes;
-      std::int64_t budget = 4000;
-      for (const Attribution& attribution : search.attributions().all) {
-        if (!attribution.wrong || attribution.untouched || --budget < 0) continue;
-        const auto element = [](const Symbol& symbol) {
-          return ViewElement{symbol.component, symbol.dtype, symbol.kv, symbol.layer, symbol.head, symbol.channel,
-                             symbol.token,     -1,           0};
-        };
-        if (!at_source && attribution.is.kind == Symbol::Kind::tag && attribution.is.byte == 0 &&
-            attribution.is.generation == r.generation)
-          vote(votes, element(attribution.is), {attribution.buffer, attribution.offset});
-        if (at_source && attribution.must.kind == Symbol::Kind::tag && attribution.must.byte == 0 &&
-            attribution.must.generation == r.generation) {
-          if (attribution.is.kind == Symbol::Kind::poison)
-            vote(votes, element(attribution.must), {attribution.is.buffer, attribution.is.offset});
-          if (attribution.is.kind == Symbol::Kind::tag) {
-            for (const BufferAddress& p : search.element_index().of(attribution.is))
-              vote(votes, element(attribution.must), p);
-          }
-        }
-      }
-      // An access outside is to a block that the pool lacks.
-      std::set<std::pair<std::int64_t, std::int64_t>> outside;
-      for (const nlohmann::json& event : search.evidence().observation.events) {
-        if (event.value("violation", "") != "outside" || event.value("step", "") != search.scenario().steps[i].name)
-          continue;
-        TableVotes there;
-        for (const ObservedMove& s : search.observed_moves(i)) {
-          if (s.at) vote(there, *s.at, {event.value("backing", -1), event.value("offset", std::int64_t{0})});
-        }
-        for (const auto& [block, ids] : there) {
-          for (const auto& [id, n] : ids) outside.emplace(block, id);
-        }
-      }
-      for (const auto& [block, id] : outside) {
-        constexpr std::size_t most = 32;
-        if (outside.size() > most || block >= static_cast<std::int64_t>(table->size())) break;
-        Ids ids = *table;
-        ids[static_cast<std::size_t>(block)] = id;
-        attempt(ids);
-      }
-      const Ids ids = outvoted(*table, votes);
-      if (ids != *table) attempt(ids);
+      auto table = table_at(search, i, at_source);
+      if ((at_source ? a.from : a.to).size() == 1 && table && !table->empty())
+        OutsideIds(search, i, at_source, *request, std::move(*table)).generate(beside_only);
     }
   }
 }

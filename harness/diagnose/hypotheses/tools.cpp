@@ -153,4 +153,18 @@ void let_win(CandidateSteps& bodies, const std::string& how) {
   }
 }
 
+bool reported_done(const HypothesisSearch& search) {
+  return std::ranges::any_of(search.evidence().observation.events, [](const auto& event) {
+    if (event.value("op", "") != "complete") return false;
+    const auto status = event["fields"].value("status", nlohmann::json("done"));
+    return !status.is_string() || (status != "failed" && status != "aborted");
+  });
+}
+bool reported_failure(const HypothesisSearch& search) {
+  return std::ranges::any_of(search.evidence().observation.events, [](const auto& event) {
+    return event.value("op", "") == "fail" ||
+           (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
+  });
+}
+
 }  // namespace kvcts::scenario

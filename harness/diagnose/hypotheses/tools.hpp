@@ -30,6 +30,13 @@ bool through_views(const Action& a);
 bool brings(const Action& a);
 /// No other step brings anything to the memory that this one does.
 bool alone_to_its_memory(const HypothesisSearch& search, std::size_t step);
+/// Whether a success, or a failure, was reported.
+bool reported_done(const HypothesisSearch& search);
+bool reported_failure(const HypothesisSearch& search);
+/// For a missed assignment that only sets a request's number of tokens: too many or too few from then on. None for others.
+FaultClass class_of_length(const HypothesisSearch& search, std::size_t step);
+/// The meaning of missing steps: the only ones, some of several kinds, scales.
+FaultClass class_of_absence(const HypothesisSearch& search, const std::set<std::size_t>& steps);
 /// The memory at one end of a step: the first of several, "" when there is none.
 std::string memory_of(const std::vector<View>& views);
 /// Slots per block.
