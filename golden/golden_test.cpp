@@ -277,7 +277,7 @@ TEST_F(Damaged, RefusesWrongManifests) {
 std::string failures(const VerifyReport& report) {
   std::string all;
   for (const auto& item : report.items) {
-    if (item.check == Check::fail) all += item.what + ": " + item.detail + "\n";
+    if (item.check == GoldenCheck::fail) all += item.what + ": " + item.detail + "\n";
   }
   return all;
 }
@@ -285,8 +285,8 @@ std::string failures(const VerifyReport& report) {
 TEST_F(Damaged, VerifyPasses) {
   const VerifyReport report = verify(folder);
   EXPECT_EQ(failures(report), "");
-  EXPECT_EQ(report.count(Check::pass), 1 + static_cast<int>(manifest["files"][file]["dtypes"].size()));
-  ASSERT_EQ(report.count(Check::skipped), 1);
+  EXPECT_EQ(report.count(GoldenCheck::pass), 1 + static_cast<int>(manifest["files"][file]["dtypes"].size()));
+  ASSERT_EQ(report.count(GoldenCheck::skipped), 1);
   EXPECT_EQ(report.items.back().detail, "no Python environment was named");
 }
 
@@ -294,10 +294,10 @@ TEST_F(Damaged, VerifyNamesDamagedAndUnlistedFiles) {
   save(bytes.substr(0, 1000));
   write(folder / "stranger.h5", "?");
   const VerifyReport report = verify(folder);
-  EXPECT_EQ(report.count(Check::fail), 2) << failures(report);
+  EXPECT_EQ(report.count(GoldenCheck::fail), 2) << failures(report);
   EXPECT_TRUE(has(failures(report), file + ": ")) << failures(report);
   EXPECT_TRUE(has(failures(report), "stranger.h5: lies in the folder but not in the manifest")) << failures(report);
-  VerifyOptions other;
+  GoldenVerifyOptions other;
   other.layouts = {"unknown"};
   EXPECT_TRUE(has(failures(verify(folder, other)), "unknown: has no golden file")) << failures(verify(folder, other));
   write(folder / "MANIFEST.json", "{");
@@ -316,7 +316,7 @@ TEST_F(Damaged, VerifyFindsAFalseSeedInASignedFile) {
   H5Fclose(id);
   save_and_sign(read_file(path, 1 << 26));
   const VerifyReport report = verify(folder);
-  EXPECT_EQ(report.count(Check::fail), static_cast<int>(manifest["files"][file]["dtypes"].size()));
+  EXPECT_EQ(report.count(GoldenCheck::fail), static_cast<int>(manifest["files"][file]["dtypes"].size()));
   EXPECT_TRUE(has(failures(report), "bytes differ, first allocation 0 ")) << failures(report);
 }
 
@@ -333,27 +333,27 @@ TEST_F(Damaged, VerifyFindsAChangedByteInASignedFile) {
   H5Fclose(id);
   save_and_sign(read_file(path, 1 << 26));
   EXPECT_TRUE(has(error(), "content digest")) << error();
-  EXPECT_GE(verify(folder).count(Check::fail), 1);
+  EXPECT_GE(verify(folder).count(GoldenCheck::fail), 1);
 }
 
 /// The main check: the C++ layouts and kernels make every golden tensor again, identical to the last bit.
 TEST(Verify, ChecksEveryTensorOfTheRepository) {
   const VerifyReport report = verify(golden_folder);
   EXPECT_EQ(failures(report), "");
-  EXPECT_EQ(report.count(Check::pass),
+  EXPECT_EQ(report.count(GoldenCheck::pass),
             static_cast<int>(list(golden_folder).size() + read_manifest(golden_folder).files.size()));
 }
 
 /// The same through verify(): NumPy makes one layout again. Skipped, with the reason, if the Python packages are not
 /// installed.
 TEST(Verify, NumPyAgrees) {
-  VerifyOptions options;
+  GoldenVerifyOptions options;
   options.cpp = false;
   options.layouts = {list(golden_folder).front().layout};
   options.python = fs::path(checkout::source()) / "harness/python/python";
   const VerifyReport report = verify(golden_folder, options);
   EXPECT_EQ(failures(report), "");
-  if (report.count(Check::skipped) != 0) GTEST_SKIP() << report.items.back().detail;
+  if (report.count(GoldenCheck::skipped) != 0) GTEST_SKIP() << report.items.back().detail;
   EXPECT_EQ(report.items.back().what, "generate.py --check");
 }
 
@@ -377,17 +377,17 @@ TEST(Verify, NamesADifferenceInLogicalCoordinates) {
 }
 
 TEST_F(Damaged, SkipsWithTheReasonIfPythonIsMissing) {
-  VerifyOptions options;
+  GoldenVerifyOptions options;
   options.cpp = false;
   options.python = folder / "no-python";
   EXPECT_TRUE(has(verify(folder, options).items.back().detail, "could not be started"));
   options.python = scenario("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1");
   const auto item = verify(folder, options).items.back();
-  EXPECT_EQ(item.check, Check::skipped);
+  EXPECT_EQ(item.check, GoldenCheck::skipped);
   EXPECT_TRUE(has(item.detail, "No module named 'h5py'")) << item.detail;
   options.python =
       scenario("test \"$1\" = -c && exit 0; echo '{\"files\": {\"a\": [\"a.h5: lies\"]}, \"missing\": [\"b\"]}'; exit 1");
-  EXPECT_EQ(verify(folder, options).count(Check::fail), 2);
+  EXPECT_EQ(verify(folder, options).count(GoldenCheck::fail), 2);
   options.python = scenario("test \"$1\" = -c && exit 0; echo Traceback >&2; exit 1");
   EXPECT_TRUE(has(verify(folder, options).items.back().detail, "failed: Traceback"));
 }

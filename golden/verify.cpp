@@ -12,19 +12,19 @@
 namespace kvcts::golden {
 namespace fs = std::filesystem;
 
-std::string_view name(Check check) {
+std::string_view name(GoldenCheck check) {
   switch (check) {
-    case Check::pass:
+    case GoldenCheck::pass:
       return "PASS";
-    case Check::fail:
+    case GoldenCheck::fail:
       return "FAIL";
-    case Check::skipped:
+    case GoldenCheck::skipped:
       return "SKIPPED";
   }
   return "?";
 }
 
-int VerifyReport::count(Check check) const {
+int VerifyReport::count(GoldenCheck check) const {
   return static_cast<int>(std::count_if(items.begin(), items.end(), [&](const VerifyItem& i) { return i.check == check; }));
 }
 
@@ -100,16 +100,16 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor) {
 
 namespace {
 
-void verify_file(const fs::path& folder, const std::string& file, const ManifestFile& entry, const VerifyOptions& options,
-                 VerifyReport& report) {
+void verify_file(const fs::path& folder, const std::string& file, const ManifestFile& entry,
+                 const GoldenVerifyOptions& options, VerifyReport& report) {
   std::vector<GoldenTensor> tensors;
   try {
     tensors = load_all(folder, entry.layouts.at(0), options.load);
   } catch (const Error& fault) {
-    report.items.push_back({file, Check::fail, fault.what()});
+    report.items.push_back({file, GoldenCheck::fail, fault.what()});
     return;
   }
-  report.items.push_back({file, Check::pass, ""});
+  report.items.push_back({file, GoldenCheck::pass, ""});
   for (const GoldenTensor& tensor : tensors) {
     if (!options.cpp) break;
     std::optional<std::string> fault;
@@ -119,7 +119,8 @@ void verify_file(const fs::path& folder, const std::string& file, const Manifest
       fault = std::string("the C++ fails on it: ") + error.what();
     }
     for (const std::string& layout : entry.layouts)
-      report.items.push_back({layout + "/" + tensor.dtype, fault ? Check::fail : Check::pass, fault.value_or("")});
+      report.items.push_back(
+          {layout + "/" + tensor.dtype, fault ? GoldenCheck::fail : GoldenCheck::pass, fault.value_or("")});
   }
 }
 
@@ -128,10 +129,10 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-void verify_python(const fs::path& folder, const VerifyOptions& options, VerifyReport& report) {
+void verify_python(const fs::path& folder, const GoldenVerifyOptions& options, VerifyReport& report) {
   const std::string what = "generate.py --check";
-  const auto skip = [&](const std::string& why) { report.items.push_back({what, Check::skipped, why}); };
-  const auto fail = [&](const std::string& why) { report.items.push_back({what, Check::fail, why}); };
+  const auto skip = [&](const std::string& why) { report.items.push_back({what, GoldenCheck::skipped, why}); };
+  const auto fail = [&](const std::string& why) { report.items.push_back({what, GoldenCheck::fail, why}); };
   if (options.python.empty()) return skip("no Python environment was named");
   const ChildLimits limits{options.python_deadline, std::size_t{64} << 20};
   const std::string python = options.python.string();
@@ -154,18 +155,18 @@ void verify_python(const fs::path& folder, const VerifyOptions& options, VerifyR
   }
   if (faults != 0) return;
   if (run.code != 0) return fail(generator.string() + ": exit status " + std::to_string(run.code) + " without a reason");
-  report.items.push_back({what, Check::pass, ""});
+  report.items.push_back({what, GoldenCheck::pass, ""});
 }
 
 }  // namespace
 
-VerifyReport verify(const fs::path& folder, const VerifyOptions& options) {
+VerifyReport verify(const fs::path& folder, const GoldenVerifyOptions& options) {
   VerifyReport report;
   Manifest manifest;
   try {
     manifest = read_manifest(folder);
   } catch (const Error& fault) {
-    report.items.push_back({"MANIFEST.json", Check::fail, fault.what()});
+    report.items.push_back({"MANIFEST.json", GoldenCheck::fail, fault.what()});
     return report;
   }
   std::set<std::string> wanted(options.layouts.begin(), options.layouts.end());
@@ -176,17 +177,17 @@ VerifyReport verify(const fs::path& folder, const VerifyOptions& options) {
     verify_file(folder, file, entry, options, report);
   }
   for (const std::string& layout : wanted)
-    report.items.push_back({layout, Check::fail, "has no golden file in the manifest"});
+    report.items.push_back({layout, GoldenCheck::fail, "has no golden file in the manifest"});
   if (options.layouts.empty()) {
     std::error_code fault;
     for (const auto& found : fs::directory_iterator(folder, fault)) {
       const std::string file = found.path().filename().string();
       if (found.path().extension() != ".h5" || manifest.files.contains(file)) continue;
       report.items.push_back(
-          {file, Check::fail, "lies in the folder but not in the manifest; remove it or run generate.py"});
+          {file, GoldenCheck::fail, "lies in the folder but not in the manifest; remove it or run generate.py"});
     }
     if (manifest.files.empty())
-      report.items.push_back({"MANIFEST.json", Check::fail, "names no golden file; run generate.py"});
+      report.items.push_back({"MANIFEST.json", GoldenCheck::fail, "names no golden file; run generate.py"});
   }
   verify_python(folder, options, report);
   return report;

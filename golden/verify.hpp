@@ -12,22 +12,22 @@
 
 namespace kvcts::golden {
 
-enum class Check { pass, fail, skipped };
-std::string_view name(Check check);
+enum class GoldenCheck { pass, fail, skipped };
+std::string_view name(GoldenCheck check);
 
 struct VerifyItem {
   std::string what;  ///< "layout/dtype", "layout.h5", "generate.py --check"
-  Check check{Check::pass};
+  GoldenCheck check{GoldenCheck::pass};
   std::string detail;  ///< one sentence; empty on a pass
 };
 
 struct VerifyReport {
   std::vector<VerifyItem> items;
-  int count(Check check) const;
-  bool ok() const { return count(Check::fail) == 0; }
+  int count(GoldenCheck check) const;
+  bool ok() const { return count(GoldenCheck::fail) == 0; }
 };
 
-struct VerifyOptions {
+struct GoldenVerifyOptions {
   LoadOptions load;
   std::vector<std::string> layouts;  ///< empty: all in the manifest
   bool cpp{true};                    ///< make every tensor again with kvcts_layout and kvcts_kernels
@@ -42,6 +42,6 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor);
 
 /// Checks the manifest and SHA-256 of every file, unknown files in the folder, every tensor against the C++, and (with
 /// Python) every file against fresh NumPy content. Never throws for what the folder holds: faults become items.
-VerifyReport verify(const std::filesystem::path& folder, const VerifyOptions& options = {});
+VerifyReport verify(const std::filesystem::path& folder, const GoldenVerifyOptions& options = {});
 
 }  // namespace kvcts::golden

@@ -88,7 +88,7 @@ json seal(const std::string& subject, const std::string& sha256, const std::stri
              {"sig", base64({reinterpret_cast<const char*>(signature.data()), signature.size()})}}}}};
 }
 
-Statement open(const json& envelope, const std::string& predicate_type, const PublicKey& key) {
+SealedStatement open(const json& envelope, const std::string& predicate_type, const PublicKey& key) {
   expect_keys(envelope, {"payload", "payloadType", "signatures"}, "envelope");
   expect(envelope, "payloadType", payload_type, "envelope");
   const json& one = only(envelope, "signatures", "signature in the envelope");

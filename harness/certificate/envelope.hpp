@@ -16,11 +16,11 @@ std::string pre_authentication(std::string_view payload_type, std::string_view p
 nlohmann::json seal(const std::string& subject, const std::string& sha256, const std::string& predicate_type,
                     const nlohmann::json& predicate, const PrivateKey& key);
 
-struct Statement {
+struct SealedStatement {
   std::string subject, sha256;
   nlohmann::json predicate;
 };
 /// The statement in an envelope signed by this key. Throws Error: what was expected, what was found.
-Statement open(const nlohmann::json& envelope, const std::string& predicate_type, const PublicKey& key);
+SealedStatement open(const nlohmann::json& envelope, const std::string& predicate_type, const PublicKey& key);
 
 }  // namespace kvcts::certificate

@@ -19,7 +19,8 @@ TEST(Envelope, SignsTheDssePreAuthenticationEncoding) {
 TEST(Envelope, ReturnsTheSealedPayload) {
   const PrivateKey key = PrivateKey::generate();
   const std::string digest = hex(sha256("records"));
-  const Statement message = open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
+  const SealedStatement message =
+      open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
   EXPECT_EQ(message.subject, "product");
   EXPECT_EQ(message.sha256, digest);
   EXPECT_EQ(message.predicate, (json{{"n", 3}}));

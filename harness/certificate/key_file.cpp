@@ -127,7 +127,7 @@ bool leads(const std::vector<json>& rotations, const PublicKey& trusted, const P
     if (reached[i] == to) return true;
     for (const json& rotation : rotations) {
       try {
-        const Statement answer = open(rotation, rotation_type, reached[i]);
+        const SealedStatement answer = open(rotation, rotation_type, reached[i]);
         expect_keys(answer.predicate, {"new", "old"}, "rotation");
         const std::string pem = answer.predicate.at("new").get<std::string>();
         const PublicKey next = PublicKey::from_pem(pem);

@@ -95,12 +95,12 @@ void compare_files(const Files& files, const json& signed_ones) {
 }
 
 /// Throws Error unless it is signed by a key that the trusted one leads to.
-Statement open_statement(const Files& files, const std::optional<PublicKey>& trusted, Reading& reading) {
+SealedStatement open_statement(const Files& files, const std::optional<PublicKey>& trusted, PackageReading& reading) {
   const PublicKey key = PublicKey::from_pem(file(files, key_file));
   if (key.pem() != file(files, key_file)) throw Error("key.pem is not in its canonical form");
   reading.signer = key.id();
   reading.package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
-  Statement statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
+  SealedStatement statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
   const json& predicate = statement.predicate;
   expect_keys(predicate, {"files", "records", "root"}, "predicate");
   if (!predicate.at("files").is_object() || !predicate.at("records").is_number_unsigned() ||
@@ -162,7 +162,7 @@ std::string write_package(const Package& package, const PrivateKey& key) {
   files[statement_file] = seal(package.product, hex(root_of(leaves)), predicate_type, predicate, key).dump();
   std::string bytes = archive(files);
   // Nothing is signed that a reader would reject: records out of order, another plan, a fraction.
-  if (const Reading back = read_package(bytes, key.public_key()); !back.good())
+  if (const PackageReading back = read_package(bytes, key.public_key()); !back.good())
     throw Error(back.checks.back().what + ": " + back.checks.back().wrong);
   return bytes;
 }
@@ -179,12 +179,12 @@ std::string sigstore_bundle(std::string_view package) {
          "\n";
 }
 
-bool Reading::good() const {
-  return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.wrong.empty(); });
+bool PackageReading::good() const {
+  return std::all_of(checks.begin(), checks.end(), [](const PackageCheck& check) { return check.wrong.empty(); });
 }
 
-Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted) {
-  Reading reading;
+PackageReading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted) {
+  PackageReading reading;
   /// Whether to continue: later checks depend on this one.
   const auto check = [&](const char* what, const auto& look) {
     reading.checks.push_back({what, ""});
@@ -200,7 +200,7 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
   Files files;
   std::string contradiction;
   std::vector<std::string_view> lines;
-  Statement statement;
+  SealedStatement statement;
   Package& package = reading.package;
   const bool sound =  // each check builds on those before it
       check("form", [&] { files = complete(read_archive(bytes, contradiction)); }) &&

@@ -40,20 +40,20 @@ std::string write_package(const Package& package, const PrivateKey& key);
 std::string sigstore_bundle(std::string_view package);
 
 /// One check; `wrong` is one sentence, "" = passed.
-struct Check {
+struct PackageCheck {
   std::string what, wrong;
 };
 
-struct Reading {
-  std::vector<Check> checks;  ///< in order; checks after the first wrong one may be missing
-  Package package;            ///< complete only if nothing is wrong
-  std::string signer;         ///< id of the key
+struct PackageReading {
+  std::vector<PackageCheck> checks;  ///< in order; checks after the first wrong one may be missing
+  Package package;                   ///< complete only if nothing is wrong
+  std::string signer;                ///< id of the key
   bool good() const;
 };
 
 /// Reads a package and checks everything that follows from its own bytes: form, signature, files, tree, records, and
 /// that the planned and the recorded cases are the same. `trusted`: the key that the reader knows. A package signed
 /// by another key is wrong unless rotations lead to it; without `trusted`, any key is accepted.
-Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted);
+PackageReading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted);
 
 }  // namespace kvcts::certificate

@@ -28,7 +28,7 @@ Package sample(int count) {
   return package;
 }
 
-std::string wrong(const Reading& reading) {
+std::string wrong(const PackageReading& reading) {
   return reading.good() ? "" : reading.checks.back().what + ": " + reading.checks.back().wrong;
 }
 
@@ -50,7 +50,7 @@ class PackageTest : public ::testing::Test {
 };
 
 TEST_F(PackageTest, ReadsBackWhatItWrote) {
-  const Reading reading = read_package(good_, key_.public_key());
+  const PackageReading reading = read_package(good_, key_.public_key());
   EXPECT_EQ(wrong(reading), "");
   EXPECT_EQ(reading.checks.size(), 7U);
   EXPECT_EQ(reading.signer, key_.public_key().id());

@@ -23,7 +23,7 @@ std::ptrdiff_t gpus_found() {
   static const std::ptrdiff_t count = [] {
     const auto gpus = doctor::gpus();
     return std::count_if(gpus.findings.begin(), gpus.findings.end(),
-                         [](const auto& f) { return f.state == doctor::State::good; });
+                         [](const auto& f) { return f.state == doctor::FindingState::good; });
   }();
   return count;
 }

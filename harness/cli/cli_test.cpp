@@ -39,7 +39,7 @@ TEST(Slurm, ConstrainsNodesByDistinguishingFeatures) {
       "NodeName=a AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null)\n"
       "NodeName=b AvailableFeatures=gpu,ib ActiveFeatures=gpu,ib Gres=(null)\n"
       "NodeName=c AvailableFeatures=gpu,sm_90,ib ActiveFeatures=gpu,sm_90 Gres=(null)\n";
-  const std::vector<slurm::Node> nodes = slurm::nodes_of("2(x2),8", shown, 2);
+  const std::vector<slurm::SlurmNode> nodes = slurm::nodes_of("2(x2),8", shown, 2);
   EXPECT_EQ(slurm::constraint(nodes, {"cuda", "gpu"}), "gpu");
   EXPECT_EQ(slurm::constraint(nodes, {"cuda", "gpu", "sm_90"}), "sm_90");
   EXPECT_EQ(slurm::constraint(nodes, {"ib"}), "ib");
@@ -116,7 +116,7 @@ TEST(Selection, ReadsAShardFromAFile) {
   o.suites = {"smoke"};
   const catalogue::Catalogue cat(checkout::source() + "/cases");
   const matrix::Selection whole = matrix::select(cat, query_of(o));
-  matrix::Group every{{}, 3};
+  matrix::SelectionGroup every{{}, 3};
   for (std::size_t i = 0; i < whole.size(); ++i) every.cases.push_back(i);
   write_shards(matrix::parts_of(whole, {every}, {}), folder.path());
   o.shard = "2/3";

@@ -65,7 +65,7 @@ struct Plain {
 };
 std::optional<Plain> plain(const Tree& tree) {
   if (tree.regions.size() != 1) return std::nullopt;
-  const Region& region = tree.regions.front();
+  const TemplateRegion& region = tree.regions.front();
   if (!region.part.parts.empty() || region.part.pad || region.part.dtype || region.part.component) return std::nullopt;
   Plain out;
   for (Axis axis : region.list) out.list += letter(axis);
@@ -108,11 +108,11 @@ std::string lmcache_token(char axis) {
 }
 
 /// BSV_BSS: in each block the values of all slots, then their scales.
-bool values_then_scales(const Region& region) {
-  const Part& p = region.part;
+bool values_then_scales(const TemplateRegion& region) {
+  const TemplatePart& p = region.part;
   if (p.parts.size() != 2 || p.modes.size() != 1 || p.modes[0].axis != Axis::block) return false;
   for (std::size_t i = 0; i < 2; ++i) {
-    const Part& part = p.parts[i];
+    const TemplatePart& part = p.parts[i];
     const auto component = part.component.value_or(Component::data);
     if (!part.parts.empty() || part.pad || component != (i == 0 ? Component::data : Component::scale)) return false;
     if (part.modes.empty() || part.modes[0].axis != Axis::slot || part.modes.size() > 2) return false;

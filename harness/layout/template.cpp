@@ -55,7 +55,7 @@ class Builder {
   }
 
   /// One allocation per value of the list axes.
-  void region(const Region& region, Cache& cache) {
+  void region(const TemplateRegion& region, Cache& cache) {
     std::vector<std::int64_t> index(region.list.size(), 0);
     for (bool more = true; more;) {
       if (cache.allocations.size() >= allocation_limit) {
@@ -151,9 +151,9 @@ class Builder {
     return groups(path);
   }
 
-  static void components(const Part& part, std::optional<Component> outside, std::set<Component>& out) {
+  static void components(const TemplatePart& part, std::optional<Component> outside, std::set<Component>& out) {
     const auto own = part.component ? part.component : outside;
-    for (const Part& child : part.parts) components(child, own, out);
+    for (const TemplatePart& child : part.parts) components(child, own, out);
     if (part.parts.empty() && !part.pad) out.insert(own.value_or(Component::data));
   }
 
@@ -220,7 +220,7 @@ class Builder {
     return Mode{m.axis, high - low, 0, 1};
   }
 
-  Built leaf(const Part& part, const Path& path) const {
+  Built leaf(const TemplatePart& part, const Path& path) const {
     const Component component = path.component.value_or(Component::data);
     Plane plane;
     plane.component = component;
@@ -256,7 +256,7 @@ class Builder {
     return {bits(plane.dtype), {plane}};
   }
 
-  Built build(const Part& part, Path path) const {
+  Built build(const TemplatePart& part, Path path) const {
     if (part.component) path.component = part.component;
     std::set<Component> below;
     components(part, path.component, below);
@@ -268,7 +268,7 @@ class Builder {
 
     Built built;
     if (!part.parts.empty()) {
-      for (const Part& child : part.parts) {
+      for (const TemplatePart& child : part.parts) {
         Built next = build(child, path);
         if (next.bits % 8 != 0) {
           throw Error("a part in braces has " + number(next.bits) +
@@ -305,7 +305,7 @@ class Builder {
   }
 
   /// "kv", "k" or "v" (scales: "scale", "k_scale" ...), then the other list levels: ".L3".
-  std::string allocation_name(const Region& region, const std::vector<std::int64_t>& index,
+  std::string allocation_name(const TemplateRegion& region, const std::vector<std::int64_t>& index,
                               const std::vector<Plane>& planes) {
     Component component = Component::data;
     bool any_data = planes.empty();
@@ -336,17 +336,18 @@ class Builder {
   std::set<std::string> names_;
 };
 
-bool places(const Part& part, Component component, std::optional<Component> outside = std::nullopt) {
+bool places(const TemplatePart& part, Component component, std::optional<Component> outside = std::nullopt) {
   const auto own = part.component ? part.component : outside;
   if (part.parts.empty()) return !part.pad && own == component;
-  return std::any_of(part.parts.begin(), part.parts.end(), [&](const Part& p) { return places(p, component, own); });
+  return std::any_of(part.parts.begin(), part.parts.end(), [&](const TemplatePart& p) { return places(p, component, own); });
 }
 
 /// The part with scales for its data: pads and leaves with an explicit dtype disappear, a split C becomes one C at the place
 /// of its outer digit. nullopt if nothing is left.
-std::optional<Part> scales_of(const Part& part, const ScaleSpec& scale, std::optional<Component> outside = std::nullopt) {
+std::optional<TemplatePart> scales_of(const TemplatePart& part, const ScaleSpec& scale,
+                                      std::optional<Component> outside = std::nullopt) {
   const auto own = part.component ? part.component : outside;
-  Part out;
+  TemplatePart out;
   out.component = Component::scale;
   out.column = part.column;
   for (ModeSpec m : part.modes) {
@@ -369,7 +370,7 @@ std::optional<Part> scales_of(const Part& part, const ScaleSpec& scale, std::opt
     if (part.pad || part.dtype || own.value_or(Component::data) != Component::data) return std::nullopt;
     return out;
   }
-  for (const Part& child : part.parts)
+  for (const TemplatePart& child : part.parts)
     if (auto inner = scales_of(child, scale, own)) out.parts.push_back(std::move(*inner));
   if (out.parts.empty()) return std::nullopt;
   return out;
@@ -385,16 +386,16 @@ Cache instantiate(std::string_view text, const Geometry& geometry, const Scheme&
   Cache cache;
   bool scales = false;
   bool global_scales = false;
-  for (const Region& region : tree.regions) {
+  for (const TemplateRegion& region : tree.regions) {
     builder.region(region, cache);
     scales = scales || places(region.part, Component::scale);
     global_scales = global_scales || places(region.part, Component::global_scale);
   }
   if (scheme.scale && !scales)
-    for (const Region& region : tree.regions)
+    for (const TemplateRegion& region : tree.regions)
       if (auto side = scales_of(region.part, *scheme.scale)) builder.region({region.list, std::move(*side)}, cache);
   if (scheme.global_scale && !global_scales) {
-    Part part;
+    TemplatePart part;
     part.component = Component::global_scale;
     part.modes = {whole(Axis::layer), whole(Axis::kv)};
     builder.region({{}, std::move(part)}, cache);

@@ -16,7 +16,7 @@ constexpr int depth_limit = 32;
 class ExpressionParser {
  public:
   explicit ExpressionParser(Scanner& in) : in_(in) {}
-  Expression parse() {
+  TemplateExpression parse() {
     sum();
     return std::move(out_);
   }
@@ -59,7 +59,7 @@ class ExpressionParser {
   }
 
   Scanner& in_;
-  Expression out_;
+  TemplateExpression out_;
 };
 
 // ---- parts -----------------------------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ class Parser {
   }
 
  private:
-  Region region() {
-    Region r;
+  TemplateRegion region() {
+    TemplateRegion r;
     Placed placed;
     r.part.column = in_.column();
     component(r.part);
@@ -114,7 +114,7 @@ class Parser {
     return found;
   }
 
-  void component(Part& p) {
+  void component(TemplatePart& p) {
     in_.spaces();
     if (!starts_word(in_.peek())) return;
     const std::size_t back = in_.column();
@@ -130,7 +130,7 @@ class Parser {
     }
   }
 
-  void part(Part& p, Placed placed, int depth) {
+  void part(TemplatePart& p, Placed placed, int depth) {
     if (depth > depth_limit) in_.fail("at most " + std::to_string(depth_limit) + " levels of braces");
     bool open = true;  // modes may follow
     for (in_.spaces(); open; in_.spaces()) {
@@ -175,10 +175,10 @@ class Parser {
     }
   }
 
-  void braces(Part& p, const Placed& placed, int depth) {
+  void braces(TemplatePart& p, const Placed& placed, int depth) {
     in_.expect('{');
     do {
-      Part child;
+      TemplatePart child;
       in_.spaces();
       child.column = in_.column();
       if (in_.peek() == ';' || in_.peek() == '}' || in_.peek() == '\0') in_.fail("a part");
@@ -194,7 +194,7 @@ class Parser {
     in_.spaces();
   }
 
-  void dtype(Part& p) {
+  void dtype(TemplatePart& p) {
     in_.spaces();
     const std::size_t back = in_.column();
     const auto word = in_.word();
@@ -279,7 +279,7 @@ std::string print(const ModeSpec& m) {
   return axis;
 }
 
-std::string print(const Part& p, std::optional<Component> outside) {
+std::string print(const TemplatePart& p, std::optional<Component> outside) {
   std::vector<std::string> words;
   if (p.component && p.component != outside && p.component != Component::data) words.emplace_back(name(*p.component));
   for (const ModeSpec& m : p.modes) words.push_back(print(m));
@@ -287,7 +287,7 @@ std::string print(const Part& p, std::optional<Component> outside) {
   if (p.dtype) words.push_back(':' + std::string(name(*p.dtype)) + (p.high_nibble_first ? ".hi" : ""));
   if (!p.parts.empty()) {
     std::string inner;
-    for (const Part& child : p.parts) inner += (inner.empty() ? "{ " : " ; ") + print(child, p.component);
+    for (const TemplatePart& child : p.parts) inner += (inner.empty() ? "{ " : " ; ") + print(child, p.component);
     words.push_back(inner + " }");
   }
   std::string out;
@@ -297,7 +297,7 @@ std::string print(const Part& p, std::optional<Component> outside) {
 
 }  // namespace
 
-std::int64_t Expression::value(const Variables& v) const {
+std::int64_t TemplateExpression::value(const Variables& v) const {
   std::vector<std::int64_t> stack;
   for (const Step& step : steps) {
     switch (step.op) {
@@ -362,7 +362,7 @@ void check_template(std::string_view text) { (void)parse_template(text); }
 
 std::string print_template(const Tree& tree, std::string_view level) {
   std::string out;
-  for (const Region& r : tree.regions) {
+  for (const TemplateRegion& r : tree.regions) {
     if (!out.empty()) out += " & ";
     for (Axis axis : r.list) out += letter(axis) + std::string(level);
     out += print(r.part, std::nullopt);

@@ -18,7 +18,7 @@ struct Variables {
 };
 
 /// A number or a formula in postfix order; `text` is the source text, without spaces.
-struct Expression {
+struct TemplateExpression {
   struct Step {
     char op;             ///< '#' a number, a letter a variable, else * / + -
     std::int64_t value;  ///< of a number
@@ -34,28 +34,28 @@ struct ModeSpec {
   enum class Kind { whole, outer, inner, at, range };
   Axis axis{};
   Kind kind{Kind::whole};
-  Expression a, b;  ///< outer, inner, at: a; range: a..b
+  TemplateExpression a, b;  ///< outer, inner, at: a; range: a..b
   std::size_t column{0};
   bool in_groups{false};  ///< set in a side plane of scales: the range is in channels and is divided by the group size
 };
 
-struct Part {
+struct TemplatePart {
   std::optional<Component> component;
   std::vector<ModeSpec> modes;
-  std::vector<Part> parts;  ///< of braces; empty for a leaf
+  std::vector<TemplatePart> parts;  ///< of braces; empty for a leaf
   std::optional<Dtype> dtype;
   bool high_nibble_first{false};
-  std::optional<Expression> pad;
+  std::optional<TemplateExpression> pad;
   std::size_t column{0};
 };
 
-struct Region {
+struct TemplateRegion {
   std::vector<Axis> list;  ///< list levels, outermost first
-  Part part;
+  TemplatePart part;
 };
 
 struct Tree {
-  std::vector<Region> regions;
+  std::vector<TemplateRegion> regions;
 };
 
 /// Throws Error with the column: grammar, an axis placed twice, one digit of a split without the other.

@@ -62,7 +62,7 @@ std::uint64_t scramble(std::uint64_t z) {
 // Builds rows of a covering array. A row has one local value number per factor; -1 = not yet chosen.
 class RowBuilder {
  public:
-  RowBuilder(const Space& space, Constraints& constraints, const Block& block, int strength)
+  RowBuilder(const Space& space, Constraints& constraints, const EnumerationBlock& block, int strength)
       : space_(space),
         constraints_(constraints),
         block_(block),
@@ -86,14 +86,14 @@ class RowBuilder {
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
   }
 
-  static std::vector<int> factors_of(const Block& block) {
+  static std::vector<int> factors_of(const EnumerationBlock& block) {
     std::vector<int> out;
     for (int a = 0; a < axis_count; ++a) {
       if (block.values[static_cast<std::size_t>(a)].size() > 1) out.push_back(a);
     }
     return out;
   }
-  static std::vector<std::size_t> sizes_of(const Block& block, const std::vector<int>& factors) {
+  static std::vector<std::size_t> sizes_of(const EnumerationBlock& block, const std::vector<int>& factors) {
     std::vector<std::size_t> out;
     for (const int f : factors) out.push_back(block.values[static_cast<std::size_t>(f)].size());
     return out;
@@ -311,7 +311,7 @@ class RowBuilder {
 
   const Space& space_;
   Constraints& constraints_;
-  const Block& block_;
+  const EnumerationBlock& block_;
   std::vector<int> factors_;
   std::vector<std::size_t> sizes_;
   Subsets subsets_;
@@ -335,7 +335,7 @@ std::string to_text(const Space& space, const Tuple& tuple) {
   return out;
 }
 
-std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength,
+std::vector<Point> covering_array(const Space& space, Constraints& constraints, const EnumerationBlock& block, int strength,
                                   CoverReport& report) {
   const int factors = static_cast<int>(RowBuilder::factors_of(block).size());
   report.strength = std::min(strength, factors);

@@ -28,7 +28,7 @@ struct CoverReport {
 };
 
 /// A covering array of strength t over a block's values, built row by row, so the product may be of any size.
-std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength,
+std::vector<Point> covering_array(const Space& space, Constraints& constraints, const EnumerationBlock& block, int strength,
                                   CoverReport& report);
 
 /// Ascending indices of a subset of `points` that holds every tuple found in any free point (constraint[i] == 0).

@@ -72,7 +72,7 @@ class CoverTest : public ::testing::TestWithParam<int> {
   const int strength_{GetParam()};
   Space space_{committed()};
   Constraints constraints_{space_};
-  const Block block_{resolve_block(space_, block(), "test")};
+  const EnumerationBlock block_{resolve_block(space_, block(), "test")};
   std::vector<Point> points_;
   std::vector<int> stopped_;  ///< of each point: the constraint that stops it; 0 = it can run
   std::set<Values> all_, possible_;

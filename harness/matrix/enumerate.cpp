@@ -8,7 +8,7 @@
 
 namespace kvcts::matrix {
 
-std::int64_t Block::product() const {
+std::int64_t EnumerationBlock::product() const {
   std::int64_t n = 1;
   for (const auto& list : values)
     if (__builtin_mul_overflow(n, static_cast<std::int64_t>(list.size()), &n))
@@ -16,9 +16,9 @@ std::int64_t Block::product() const {
   return n;
 }
 
-Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from) {
+EnumerationBlock resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from) {
   try {
-    Block out;
+    EnumerationBlock out;
     out.title = block.title;
     out.cover = static_cast<int>(block.cover);
     out.sample = block.sample;
@@ -44,7 +44,7 @@ Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std
   }
 }
 
-void each_point(const Space& space, Constraints& constraints, const Block& block,
+void each_point(const Space& space, Constraints& constraints, const EnumerationBlock& block,
                 const std::function<void(const Point&, int constraint)>& visit) {
   if (block.product() > max_product) {
     throw Error("expected a product of at most " + std::to_string(max_product) + " points, found " +
@@ -70,8 +70,8 @@ void each_point(const Space& space, Constraints& constraints, const Block& block
   }
 }
 
-void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
-                 std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit) {
+void draw_points(const Space& space, Constraints& constraints, const std::vector<EnumerationBlock>& blocks,
+                 std::uint64_t seed, std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit) {
   constexpr int patience = 100'000;  // consecutive draws without a new point
   struct Turn {
     std::uint64_t drawn{0};

@@ -13,7 +13,7 @@
 namespace kvcts::matrix {
 
 /// A matrix block with its names resolved. Axes that it does not name take their default.
-struct Block {
+struct EnumerationBlock {
   std::string title;
   std::array<std::vector<std::uint16_t>, axis_count> values;
   std::optional<Expression> where;
@@ -23,18 +23,18 @@ struct Block {
 };
 
 /// Throws Error "file: matrix block n: ..." on an unknown axis, value or glob, or a bad expression.
-Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from);
+EnumerationBlock resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from);
 
 /// Calls `visit(point, constraint)` for every point of the product that `where` keeps: canonical, in axis order, last axis
 /// fastest; constraint as in Constraints::check. A block whose values overlap through "same" may yield a point twice.
-void each_point(const Space& space, Constraints& constraints, const Block& block,
+void each_point(const Space& space, Constraints& constraints, const EnumerationBlock& block,
                 const std::function<void(const Point&, int constraint)>& visit);
 
 /// Calls `visit(block, point)` for random free points of the blocks' products, canonical, taking blocks in turn, until it
 /// has returned `n` times that the point is new. A block that long yields nothing new drops out, so there may be fewer
 /// points.
-void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
-                 std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit);
+void draw_points(const Space& space, Constraints& constraints, const std::vector<EnumerationBlock>& blocks,
+                 std::uint64_t seed, std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit);
 
 inline constexpr std::int64_t max_product = 40'000'000;
 inline constexpr std::int64_t max_draw = 10'000'000;

@@ -107,7 +107,7 @@ class Gatherer {
     for (const auto& glob : draws_ ? std::vector<std::string>() : suite.files) add_files(suite, glob);
     for (std::size_t i = 0; i < suite.matrix.size(); ++i) {
       const std::string where_from = suite.file + ":1: suite '" + name + "', matrix block " + std::to_string(i + 1);
-      Block block = resolve_block(state_.space, suite.matrix[i], where_from);
+      EnumerationBlock block = resolve_block(state_.space, suite.matrix[i], where_from);
       if (draws_)
         blocks_.push_back(std::move(block)), suite_of_block_.push_back(suite_);
       else
@@ -234,7 +234,7 @@ class Gatherer {
     return out;
   }
 
-  void add_block(const Block& block, const std::string& suite, std::size_t number) {
+  void add_block(const EnumerationBlock& block, const std::string& suite, std::size_t number) {
     const std::string title = suite + ": " + (block.title.empty() ? "block " + std::to_string(number + 1) : block.title);
     std::vector<std::pair<Point, int>> points;
     if (block.cover > 0) {
@@ -272,7 +272,7 @@ class Gatherer {
   State& state_;
   const Catalogue& catalogue_;
   const bool draws_;
-  std::vector<Block> blocks_;  ///< to draw from
+  std::vector<EnumerationBlock> blocks_;  ///< to draw from
   std::vector<std::uint16_t> suite_of_block_;
   std::uint16_t suite_{0};
   std::vector<std::string> open_;
@@ -544,10 +544,10 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   return Selection(std::move(state));
 }
 
-std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns) {
+std::vector<Part> parts_of(const Selection& whole, const std::vector<SelectionGroup>& groups, const Times& times_ns) {
   std::vector<int> shard_of(whole.size());
   int shards = 0;
-  for (const Group& group : groups) {
+  for (const SelectionGroup& group : groups) {
     std::vector<Item> items;
     for (const std::size_t i : group.cases) items.push_back(whole.state_->items[i]);
     const std::vector<int> own = shards_of(*whole.state_, items, group.shards, times_ns);

@@ -51,7 +51,7 @@ struct Query {
 };
 
 /// Cases that share no shard with others, by index, and how many shards they are cut into.
-struct Group {
+struct SelectionGroup {
   std::vector<std::size_t> cases;
   int shards{1};
 };
@@ -94,7 +94,8 @@ class Selection {
   const Space& space() const;
 
  private:
-  friend std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns);
+  friend std::vector<Part> parts_of(const Selection& whole, const std::vector<SelectionGroup>& groups,
+                                    const Times& times_ns);
   std::shared_ptr<const State> state_;
 };
 
@@ -104,7 +105,7 @@ Selection select(const Catalogue& catalogue, const Query& query);
 
 /// The parts of a whole selection, those of the first group first. Of one group with all cases each part is what select()
 /// takes for that shard.
-std::vector<Part> parts_of(const Selection& whole, const std::vector<Group>& groups, const Times& times_ns);
+std::vector<Part> parts_of(const Selection& whole, const std::vector<SelectionGroup>& groups, const Times& times_ns);
 
 /// Axis values of a case, as expressions and facts()["axes"] see them: matrix points by their axes, hand-written cases as
 /// far as they have them, with geometry values that the case replaces as "geometry.heads".

@@ -231,7 +231,7 @@ TEST(Select, PartsMatchTheirShards) {
   for (Query& query : queries) {
     const Selection whole = select(committed(), query);
     query.shards = 3;
-    Group every{{}, 3};
+    SelectionGroup every{{}, 3};
     for (std::size_t i = 0; i < whole.size(); ++i) every.cases.push_back(i);
     const std::vector<Part> parts = parts_of(whole, {every}, query.times_ns);
     std::size_t cases = 0;
@@ -262,7 +262,7 @@ TEST(Select, KeepsGroupsInSeparateShards) {
   for (const bool timed : {false, true}) {
     if (timed) query.times_ns["kv/producer=vllm-fa-nhd"] = 1'000'000'000;
     const Selection whole = select(committed(), query);
-    std::vector<Group> groups{{{}, 2}, {{}, 3}};
+    std::vector<SelectionGroup> groups{{{}, 2}, {{}, 3}};
     for (std::size_t i = 0; i < whole.size(); ++i) groups[i % 3 == 0 ? 0 : 1].cases.push_back(i);
     const std::vector<Part> parts = parts_of(whole, groups, query.times_ns);
     ASSERT_EQ(parts.size(), 5u);

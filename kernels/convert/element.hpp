@@ -107,7 +107,7 @@ KVCTS_HD constexpr std::uint32_t decode_float(const Format& format, std::uint32_
 }
 
 /// fp32 bits -> nearest integer, ties to even, clamped; NaN -> 0. Two's complement in 32 bits.
-KVCTS_HD constexpr std::int32_t encode_integer(const IntegerRange& range, std::uint32_t bits) {
+KVCTS_HD constexpr std::int32_t encode_integer(const CodeRange& range, std::uint32_t bits) {
   const std::uint32_t magnitude = bits & ~fp32_sign;
   const auto exponent = static_cast<std::int32_t>(magnitude >> 23) - 127;
   const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;  // denormals: far below 1/2 in any case

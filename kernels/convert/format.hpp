@@ -73,12 +73,12 @@ KVCTS_HD constexpr Format format_of(layout::Dtype dtype) {
 }
 
 /// Range of an integer dtype.
-struct IntegerRange {
+struct CodeRange {
   std::int32_t least{0}, most{0};
 };
-KVCTS_HD constexpr IntegerRange range_of(layout::Dtype dtype) {
+KVCTS_HD constexpr CodeRange range_of(layout::Dtype dtype) {
   using layout::Dtype;
-  return dtype == Dtype::int4 ? IntegerRange{-8, 7} : dtype == Dtype::int8 ? IntegerRange{-128, 127} : IntegerRange{0, 255};
+  return dtype == Dtype::int4 ? CodeRange{-8, 7} : dtype == Dtype::int8 ? CodeRange{-128, 127} : CodeRange{0, 255};
 }
 
 }  // namespace kvcts::kernels::convert

@@ -10,41 +10,41 @@ namespace kvcts::cuda {
 namespace {
 
 template <class Work>
-Ending tiled(const void* args, u32 blocks) {
+TwinEnding tiled(const void* args, u32 blocks) {
   run_tiles_on_cpu<Work>(args, blocks);
-  return Ending::done;
+  return TwinEnding::done;
 }
 
 /// Real devices burn power; a twin need not.
 void breathe() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
 
-Ending spin(const void* raw, u32) {
+TwinEnding spin(const void* raw, u32) {
   const auto& args = *static_cast<const SpinArgs*>(raw);
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(args.nanoseconds);
   while (std::chrono::steady_clock::now() < until && (args.flag == nullptr || *args.flag == 0)) breathe();
   if (args.passed != nullptr) add_atomically(args.passed, 1);
-  return Ending::done;
+  return TwinEnding::done;
 }
 
-Ending never_ends(const void* raw, u32) {
+TwinEnding never_ends(const void* raw, u32) {
   const auto& args = *static_cast<const HangArgs*>(raw);
   for (u32 i = 1; i != 0; i += 2) {
     *args.word = i;
     breathe();
   }
-  return Ending::done;
+  return TwinEnding::done;
 }
 
-Ending waits_for_flag(const void* raw, u32) {
+TwinEnding waits_for_flag(const void* raw, u32) {
   const auto& args = *static_cast<const HangArgs*>(raw);
   while (*args.word == 0) breathe();
-  return Ending::done;
+  return TwinEnding::done;
 }
 
-Ending illegal_address(const void*, u32) { return Ending::illegal_address; }
+TwinEnding illegal_address(const void*, u32) { return TwinEnding::illegal_address; }
 
-Ending device_assert(const void* raw, u32) {
-  return *static_cast<const HangArgs*>(raw)->word == 0 ? Ending::assertion : Ending::done;
+TwinEnding device_assert(const void* raw, u32) {
+  return *static_cast<const HangArgs*>(raw)->word == 0 ? TwinEnding::assertion : TwinEnding::done;
 }
 
 #define KVCTS_TWIN(name, Work) {#name, sizeof(Work::Args), tiled<Work>},

@@ -10,10 +10,10 @@
 namespace kvcts::cuda {
 
 /// How a launch ends.
-enum class Ending { done, illegal_address, assertion };
+enum class TwinEnding { done, illegal_address, assertion };
 
 /// Runs one launch in the calling thread. kvcts_never_ends and kvcts_waits_for_flag do what their names say.
-using TwinKernel = Ending (*)(const void* args, u32 blocks);
+using TwinKernel = TwinEnding (*)(const void* args, u32 blocks);
 
 struct Twin {
   std::string_view name;

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     for (int i = 7; i >= 0; --i) size = size << 8 | head[i];
     std::string bytes(size, '\0');
     if (!std::cin.read(bytes.data(), static_cast<std::streamsize>(size))) return 2;
-    const Reading reading = read_package(bytes, head[8] != 0 ? std::optional(key) : std::nullopt);
+    const PackageReading reading = read_package(bytes, head[8] != 0 ? std::optional(key) : std::nullopt);
     std::string message = reading.good() ? "ok" : reading.checks.back().what + " " + reading.checks.back().wrong;
     for (char& c : message)
       if (c == '\n') c = ' ';

@@ -112,7 +112,7 @@ std::string summary_of(const store::RunReader& reader) {
   return out.str();
 }
 
-json run_json(const store::RunReader& reader, const Code& code) {
+json run_json(const store::RunReader& reader, const ProductCode& code) {
   const store::RunInfo info = reader.info();
   json all_sessions = json::array();
   for (const auto& session : reader.sessions())
@@ -137,7 +137,7 @@ certificate::Package package_of(const store::RunReader& reader, const Subject& s
   std::map<std::string, std::size_t> selected;
   for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
   const std::vector<CaseResult> results = reader.results();
-  Code code(subject.catalogue().engines().at(product.engine.id));
+  ProductCode code(subject.catalogue().engines().at(product.engine.id));
   for (const CaseResult& result : results) code.add(result);
   if (const std::string wrong = code.wrong(); !wrong.empty()) throw Refused(wrong);
   for (const CaseResult& result : results) {

@@ -48,13 +48,13 @@ std::string digest_of_code(const std::string& path) {
   return digest;
 }
 
-Code::Code(const catalogue::EngineEntry& engine) {
+ProductCode::ProductCode(const catalogue::EngineEntry& engine) {
   if (!engine.plugin.empty()) plugins_.push_back(engine.plugin);
   if (engine.options.is_object() && engine.options.contains("memory_provider"))
     plugins_.push_back(engine.options.at("memory_provider").get<std::string>());
 }
 
-void Code::add(const CaseResult& result) {
+void ProductCode::add(const CaseResult& result) {
   const auto code = result.facts.find("code");
   if (code == result.facts.end()) return;
   for (const auto& [path, digest] : code->items()) {
@@ -64,7 +64,7 @@ void Code::add(const CaseResult& result) {
   }
 }
 
-std::string Code::wrong() const {
+std::string ProductCode::wrong() const {
   if (!two_.empty()) return "two files " + two_ + " were run";
   for (const std::string& plugin : plugins_) {
     const auto of = files_.find(transport::is_own_plugin(plugin) ? "suite" : "product");
@@ -74,9 +74,9 @@ std::string Code::wrong() const {
   return "";
 }
 
-json Code::words() const { return files_; }
+json ProductCode::words() const { return files_; }
 
-std::string Code::differs_from(const json& told) const {
+std::string ProductCode::differs_from(const json& told) const {
   const auto mine = files_.find("product");
   if (mine == files_.end()) return "";
   const json certified = told.value("product", json::object());

@@ -13,9 +13,9 @@ namespace kvcts::cli {
 /// SHA-256 of a file, "unreadable" of what is none; each file is read once.
 std::string digest_of_code(const std::string& path);
 
-class Code {
+class ProductCode {
  public:
-  explicit Code(const catalogue::EngineEntry& engine);
+  explicit ProductCode(const catalogue::EngineEntry& engine);
   /// Adds fact "code" of a result.
   void add(const CaseResult& result);
   /// What is wrong with it: a file of the product of which two were mapped, or none; "": nothing.

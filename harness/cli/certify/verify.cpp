@@ -73,7 +73,7 @@ CaseResult result_of(const json& record) {
 
 class Verifier {
  public:
-  Verifier(const VerifyOptions& options, const Globals& globals)
+  Verifier(const CertificateOptions& options, const Globals& globals)
       : options_(options), cases_(catalogue::find_cases(globals.cases)) {
     bytes_ = bytes_of_file(options.package);
     if (!options.key.empty()) trusted_ = certificate::read_public_key(options.key);
@@ -96,29 +96,30 @@ class Verifier {
   /// `look` returns what it saw. Whether to go on.
   template <class Look>
   bool line(const char* what, const Look& look) {
-    Line out{what, State::holds, ""};
+    Line out{what, ClaimState::holds, ""};
     try {
       out.words = look();
-      out.state = std::exchange(state_, State::holds);
+      out.state = std::exchange(state_, ClaimState::holds);
     } catch (const Wrong& wrong) {
-      out.state = State::wrong, out.words = wrong.what();
+      out.state = ClaimState::wrong, out.words = wrong.what();
     } catch (const Undone& why) {
-      out.state = State::undone, out.words = std::string("could not be done: ") + why.what();
+      out.state = ClaimState::undone, out.words = std::string("could not be done: ") + why.what();
     } catch (const json::exception& error) {
-      out.state = State::wrong, out.words = std::string("a value is not of the kind that it must be (") + error.what() + ")";
+      out.state = ClaimState::wrong,
+      out.words = std::string("a value is not of the kind that it must be (") + error.what() + ")";
     } catch (const std::exception& error) {
-      out.state = State::wrong, out.words = error.what();
+      out.state = ClaimState::wrong, out.words = error.what();
     }
     out_.lines.push_back(std::move(out));
-    return out_.lines.back().state != State::wrong;
+    return out_.lines.back().state != ClaimState::wrong;
   }
 
   bool read() {
-    certificate::Reading reading = certificate::read_package(bytes_, trusted_);
+    certificate::PackageReading reading = certificate::read_package(bytes_, trusted_);
     for (const auto& check : reading.checks)
-      out_.lines.push_back({check.what, check.wrong.empty() ? State::holds : State::wrong, check.wrong});
+      out_.lines.push_back({check.what, check.wrong.empty() ? ClaimState::holds : ClaimState::wrong, check.wrong});
     out_.signer = reading.signer;
-    if (out_.lines.size() > 1 && out_.lines[1].state == State::holds)
+    if (out_.lines.size() > 1 && out_.lines[1].state == ClaimState::holds)
       out_.lines[1].words = trusted_ ? "by key " + reading.signer
                                      : "by key " + reading.signer +
                                            ", which came in the package: ask the vendor whether it is theirs, or give --key";
@@ -188,7 +189,7 @@ class Verifier {
   std::string challenge() {
     const json told = package_.plan.at("challenge");
     if (!challenge_) {
-      state_ = State::open;
+      state_ = ClaimState::open;
       if (told.is_null()) return "none: the vendor chose the seed, and a harness that passes everything would go unnoticed";
       return "it answers the challenge with the SHA-256 " + told.get<std::string>() +
              ", which was not given here: --challenge FILE";
@@ -316,7 +317,7 @@ class Verifier {
   }
 
   std::string isolation() {
-    state_ = State::told;
+    state_ = ClaimState::told;
     const std::string told = out_.run.at("isolation");
     if (told.empty() || told.starts_with("none")) throw Wrong("the run was not isolated: " + told);
     const auto& grants = subject_->catalogue().engines().at(subject_->product().engine.id).grants;
@@ -325,7 +326,7 @@ class Verifier {
 
   /// What moved the bytes, and where the records say that they were.
   std::string run_by() {
-    state_ = State::told;
+    state_ = ClaimState::told;
     const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(subject_->product().engine.id);
     std::string words = engine.plugin + (transport::is_own_plugin(engine.plugin) ? ", one of the suite's own" : "");
     const json product = out_.run.at("code").value("product", json::object());
@@ -349,7 +350,7 @@ class Verifier {
         throw Wrong("negative '" + id + "' " + (why.empty() ? "has no wrong byte" : why));
     }
     if (!challenge_) {
-      state_ = State::open;
+      state_ = ClaimState::open;
       return told.empty() ? "there are none" : fmt::format("{} told; --challenge checks them", told.size());
     }
     std::vector<Negative> drawn;
@@ -391,7 +392,7 @@ class Verifier {
     how.digest = digest_of_code;
     for (const std::string& file : {options_.package, options_.key, options_.challenge})
       if (!file.empty()) how.hidden.push_back(std::filesystem::absolute(file).string());
-    Code code(subject_->catalogue().engines().at(subject_->product().engine.id));
+    ProductCode code(subject_->catalogue().engines().at(subject_->product().engine.id));
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t i, CaseResult&& now) {
       code.add(now);
@@ -422,7 +423,7 @@ class Verifier {
                        open.empty() ? "" : "; not isolated: " + open);
   }
 
-  const VerifyOptions& options_;
+  const CertificateOptions& options_;
   const std::filesystem::path cases_;
   std::string bytes_;
   std::optional<certificate::PublicKey> trusted_;
@@ -436,20 +437,21 @@ class Verifier {
       right_;  ///< of each of them: digests of right memory, where it says that its memory was right
   std::map<std::string, CaseResult> results_;
   std::uint64_t seed_{0};
-  State state_{State::holds};  ///< of the line that is being looked at
+  ClaimState state_{ClaimState::holds};  ///< of the line that is being looked at
 };
 
 }  // namespace
 
-const Line* Verification::first(State state) const {
+const Line* Verification::first(ClaimState state) const {
   const auto at = std::find_if(lines.begin(), lines.end(), [state](const Line& line) { return line.state == state; });
   return at == lines.end() ? nullptr : &*at;
 }
 
 std::string Verification::verdict() const {
   const std::string of = product.empty() ? "the package" : product;
-  if (const Line* wrong = first(State::wrong)) return fmt::format("REJECTED: {}: {}", wrong->what, wrong->words);
-  if (const Line* undone = first(State::undone)) return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
+  if (const Line* wrong = first(ClaimState::wrong)) return fmt::format("REJECTED: {}: {}", wrong->what, wrong->words);
+  if (const Line* undone = first(ClaimState::undone))
+    return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
   const char* waivers = waived > 0 ? " WITH WAIVERS" : "";
   std::string out = replayed > 0 ? fmt::format("VERIFIED{}, RUN HERE: {} of {} cases: ", waivers, replayed, to_replay)
                                  : fmt::format("TOLD{}, NOT RUN HERE: ", waivers);
@@ -464,11 +466,11 @@ std::string Verification::verdict() const {
 }
 
 int Verification::status() const {
-  if (first(State::wrong) != nullptr) return exit_unexpected;
-  return first(State::undone) != nullptr ? exit_incomplete : waived > 0 ? exit_waived : exit_as_expected;
+  if (first(ClaimState::wrong) != nullptr) return exit_unexpected;
+  return first(ClaimState::undone) != nullptr ? exit_incomplete : waived > 0 ? exit_waived : exit_as_expected;
 }
 
-Verification verify(const VerifyOptions& options, const Globals& globals) { return Verifier(options, globals).run(); }
+Verification verify(const CertificateOptions& options, const Globals& globals) { return Verifier(options, globals).run(); }
 
 json to_json(const Verification& v) {
   json lines = json::array();

@@ -9,7 +9,7 @@
 
 namespace kvcts::cli {
 
-struct VerifyOptions {
+struct CertificateOptions {
   std::string package;
   std::string key;          ///< public key of the vendor; "" = the one in the package, which the answer says
   std::string challenge;    ///< "" = none
@@ -19,7 +19,7 @@ struct VerifyOptions {
   int jobs{1};
 };
 
-enum class State : std::uint8_t {
+enum class ClaimState : std::uint8_t {
   holds,
   wrong,
   told,    ///< by the vendor; nothing here can check it
@@ -31,7 +31,7 @@ inline constexpr const char* state_text[] = {"holds", "wrong", "told", "open", "
 /// One thing that was looked at.
 struct Line {
   std::string what;
-  State state{State::holds};
+  ClaimState state{ClaimState::holds};
   std::string words;
 };
 
@@ -45,13 +45,13 @@ struct Verification {
   nlohmann::json claims = nlohmann::json::array();
   nlohmann::json run = nlohmann::json::object();  ///< run.json
   nlohmann::json plan = nlohmann::json::object();
-  const Line* first(State state) const;  ///< null: there is none
-  std::string verdict() const;           ///< one sentence
-  int status() const;                    ///< an Exit
+  const Line* first(ClaimState state) const;  ///< null: there is none
+  std::string verdict() const;                ///< one sentence
+  int status() const;                         ///< an Exit
 };
 
 /// Throws UsageError where a file that the reader gave cannot be read.
-Verification verify(const VerifyOptions& options, const Globals& globals);
+Verification verify(const CertificateOptions& options, const Globals& globals);
 
 std::string page_of(const Verification& verification);
 nlohmann::json to_json(const Verification& verification);

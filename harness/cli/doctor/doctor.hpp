@@ -12,39 +12,39 @@
 
 namespace kvcts::cli::doctor {
 
-enum class State { fact, good, missing, broken };
-std::string_view name(State state);
+enum class FindingState { fact, good, missing, broken };
+std::string_view name(FindingState state);
 
-struct Finding {
+struct DoctorFinding {
   std::string key;  ///< stable, for --json: "ptrace"
-  State state{State::fact};
+  FindingState state{FindingState::fact};
   std::string text;         ///< what was found, in words
   std::string consequence;  ///< what is lost without it and what to do; "" when nothing is
   nlohmann::json value;     ///< the same for programs: number, string, list; null = nothing found
 };
 
-struct Section {
+struct DoctorSection {
   std::string title;  ///< "processor", "GPUs", ...
-  std::vector<Finding> findings;
+  std::vector<DoctorFinding> findings;
 };
 
-Section processor();
-Section memory();
-Section watching();  ///< what evidence of hangs needs: ptrace, eu-stack, gdb
-Section gpus();
+DoctorSection processor();
+DoctorSection memory();
+DoctorSection watching();  ///< what evidence of hangs needs: ptrace, eu-stack, gdb
+DoctorSection gpus();
 /// Architectures of the devices that the driver has ("sm_90"), asked in a process of its own. None where the driver is a
 /// stand-in.
 std::vector<std::string> device_archs();
-Section cuda();  ///< driver, toolkit, cuDNN
-Section rdma();  ///< RDMA devices, GPUDirect RDMA
+DoctorSection cuda();  ///< driver, toolkit, cuDNN
+DoctorSection rdma();  ///< RDMA devices, GPUDirect RDMA
 /// A plug-in of an engine package is tried once a package, as an entry of the catalogue starts it.
 struct PackagedEngine {
   std::string plugin, package;
   std::map<std::string, std::string> options, environment;
 };
-Section engines(const std::vector<PackagedEngine>& packaged);  ///< plug-ins: found, loaded, self-test
-Section python();
-Section golden_tensors();
+DoctorSection engines(const std::vector<PackagedEngine>& packaged);  ///< plug-ins: found, loaded, self-test
+DoctorSection python();
+DoctorSection golden_tensors();
 
 /// What a run stores of the machine: processor, memory, GPUs and their driver, Python packages with versions.
 nlohmann::json machine();

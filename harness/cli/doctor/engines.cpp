@@ -106,21 +106,21 @@ std::optional<supervisor::PhaseResult> load_plugin(const std::filesystem::path& 
   return ended;
 }
 
-Section engines(const std::vector<PackagedEngine>& packaged) {
-  Section s{"engines", {}};
+DoctorSection engines(const std::vector<PackagedEngine>& packaged) {
+  DoctorSection s{"engines", {}};
   const auto examine = [&](const std::string& stem, const PackagedEngine* with) {
     const std::string key = with != nullptr ? stem + " " + with->package : stem;
     const std::string where = with != nullptr ? package_folder(with->package).string() : "";
     if (with != nullptr && where.empty()) {
-      s.findings.push_back(
-          {key, State::missing, package_missing(with->package), "cases with engines of this package are SKIPPED", nullptr});
+      s.findings.push_back({key, FindingState::missing, package_missing(with->package),
+                            "cases with engines of this package are SKIPPED", nullptr});
       return;
     }
     nlohmann::json about{{"stem", stem}, {"environment", nlohmann::json::object()}, {"options", nlohmann::json::object()}};
     if (with != nullptr) about["environment"] = with->environment, about["options"] = with->options;
     const ChildAnswer answer = ask("try", about, process::grant_names(), {stem}, std::chrono::seconds(10));
     if (!answer.ok) {
-      s.findings.push_back({key, State::broken, "cannot be used: " + answer.error, "", nullptr});
+      s.findings.push_back({key, FindingState::broken, "cannot be used: " + answer.error, "", nullptr});
       return;
     }
     const std::string test = answer.value["self_test"];
@@ -128,9 +128,9 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
     const bool lacking = test.starts_with("not possible here");
     s.findings.push_back(
         {key,
-         good      ? State::good
-         : lacking ? State::missing
-                   : State::broken,
+         good      ? FindingState::good
+         : lacking ? FindingState::missing
+                   : FindingState::broken,
          fmt::format("{} {}, self-test {}{}", answer.value["name"].get<std::string>(),
                      answer.value["version"].get<std::string>(), test, where.empty() ? "" : ", from " + where),
          good      ? ""
@@ -151,7 +151,7 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
     if (!any) examine(stem, nullptr);
   }
   if (s.findings.empty()) {
-    s.findings.push_back({"plug-ins", State::missing, "no engine plug-in is installed beside the program",
+    s.findings.push_back({"plug-ins", FindingState::missing, "no engine plug-in is installed beside the program",
                           "no case can run; build the target kvcts_programs, or install whole", nullptr});
   }
   return s;

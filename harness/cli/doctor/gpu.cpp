@@ -91,24 +91,24 @@ json ask_cudnn() {
                     : fmt::format("{}.{}.{}", v / 1000, v % 1000 / 100, v % 100);
 }
 
-Finding from_child(const std::string& key, const ChildAnswer& answer, const std::string& text,
-                   const std::string& consequence) {
-  if (answer.ok) return {key, State::good, text, "", answer.value};
+DoctorFinding from_child(const std::string& key, const ChildAnswer& answer, const std::string& text,
+                         const std::string& consequence) {
+  if (answer.ok) return {key, FindingState::good, text, "", answer.value};
   const bool absent = answer.error.ends_with(" not found");
-  return {key, absent ? State::missing : State::broken, answer.error, consequence, nullptr};
+  return {key, absent ? FindingState::missing : FindingState::broken, answer.error, consequence, nullptr};
 }
 
 constexpr std::chrono::seconds driver_deadline{20};
 
 }  // namespace
 
-Section gpus() {
-  Section s{"GPUs", {}};
+DoctorSection gpus() {
+  DoctorSection s{"GPUs", {}};
   const ChildAnswer answer = ask_child(ask_driver, driver_deadline);
   const auto devices = answer.ok ? answer.value["devices"] : json::array();
   for (const auto& d : devices)
     s.findings.push_back(
-        {fmt::format("gpu{}", s.findings.size()), State::good,
+        {fmt::format("gpu{}", s.findings.size()), FindingState::good,
          fmt::format("{} ({}), {:.1f} GiB, {} multiprocessors", d["name"].get<std::string>(), d["arch"].get<std::string>(),
                      d["memory_bytes"].get<double>() / (1u << 30), d["multiprocessors"].get<int>()),
          "", d});
@@ -120,12 +120,13 @@ Section gpus() {
           std::distance(fs::directory_iterator("/proc/driver/nvidia/gpus", ignored), fs::directory_iterator{});
       if (boards > 0) seen = fmt::format("; the kernel driver lists {}, which this process may not use", boards);
     }
-    s.findings.push_back({"nvidia", State::missing, "no NVIDIA GPU that CUDA can use" + seen,
+    s.findings.push_back({"nvidia", FindingState::missing, "no NVIDIA GPU that CUDA can use" + seen,
                           "every architecture is shown as modelled on the CPU, none as executed", nullptr});
   }
   std::error_code ignored;
   if (fs::exists("/dev/kfd", ignored))
-    s.findings.push_back({"amd", State::fact, "an AMD GPU (/dev/kfd)", "this version has no memory provider for it", true});
+    s.findings.push_back(
+        {"amd", FindingState::fact, "an AMD GPU (/dev/kfd)", "this version has no memory provider for it", true});
   return s;
 }
 
@@ -137,12 +138,12 @@ std::vector<std::string> device_archs() {
   return out;
 }
 
-Section cuda() {
-  Section s{"CUDA", {}};
+DoctorSection cuda() {
+  DoctorSection s{"CUDA", {}};
   const ChildAnswer driver = ask_child(ask_driver, driver_deadline), nvml = ask_child(ask_nvml, driver_deadline),
                     cudnn = ask_child(ask_cudnn, driver_deadline);
   std::string kernel_driver = first_line("/proc/driver/nvidia/version");
-  s.findings.push_back({"kernel_driver", kernel_driver.empty() ? State::missing : State::good,
+  s.findings.push_back({"kernel_driver", kernel_driver.empty() ? FindingState::missing : FindingState::good,
                         kernel_driver.empty() ? "no NVIDIA kernel driver" : kernel_driver, "",
                         kernel_driver.empty() ? json() : json(kernel_driver)});
   s.findings.push_back(
@@ -153,16 +154,16 @@ Section cuda() {
   if (!toolkit) toolkit = output_of({"/usr/local/cuda/bin/nvcc", "--version"});
   std::smatch release;
   if (toolkit && std::regex_search(*toolkit, release, std::regex("release ([0-9.]+)"))) {
-    s.findings.push_back({"toolkit", State::good, fmt::format("nvcc {}", release[1].str()), "", release[1].str()});
+    s.findings.push_back({"toolkit", FindingState::good, fmt::format("nvcc {}", release[1].str()), "", release[1].str()});
   } else {
-    s.findings.push_back({"toolkit", State::missing, "no nvcc", "a build made here has no device kernels", nullptr});
+    s.findings.push_back({"toolkit", FindingState::missing, "no nvcc", "a build made here has no device kernels", nullptr});
   }
   s.findings.push_back(from_child("cudnn", cudnn, cudnn.ok ? "cuDNN " + cudnn.value.get<std::string>() : "", ""));
   return s;
 }
 
-Section rdma() {
-  Section s{"RDMA and GPUDirect", {}};
+DoctorSection rdma() {
+  DoctorSection s{"RDMA and GPUDirect", {}};
   std::error_code ignored;
   if (fs::is_directory("/sys/class/infiniband", ignored)) {
     for (const auto& device : fs::directory_iterator("/sys/class/infiniband", ignored)) {
@@ -170,27 +171,27 @@ Section rdma() {
       const std::string state = first_line(port + "/state"), rate = first_line(port + "/rate"),
                         link = first_line(port + "/link_layer");
       s.findings.push_back({device.path().filename().string(),
-                            State::good,
+                            FindingState::good,
                             fmt::format("port 1: {}, {}, {}", link, state, rate),
                             "",
                             {{"state", state}, {"rate", rate}, {"link_layer", link}}});
     }
   }
   if (s.findings.empty()) {
-    s.findings.push_back({"devices", State::missing, "no RDMA device",
+    s.findings.push_back({"devices", FindingState::missing, "no RDMA device",
                           "engine ucx uses shared memory and tcp; RDMA paths are not executed", nullptr});
   }
   for (const char* module : {"nvidia_peermem", "gdrdrv", "nvidia_fs"}) {
     const bool loaded = fs::is_directory(fmt::format("/sys/module/{}", module), ignored);
-    s.findings.push_back(
-        {module, loaded ? State::good : State::missing, loaded ? "module is loaded" : "module is not loaded", "", loaded});
+    s.findings.push_back({module, loaded ? FindingState::good : FindingState::missing,
+                          loaded ? "module is loaded" : "module is not loaded", "", loaded});
   }
   const ChildAnswer driver = ask_child(ask_driver, driver_deadline);
   if (driver.ok) {
     for (const auto& d : driver.value["devices"]) {
       const bool rdma = d["gpudirect_rdma"].get<bool>(), dma_buf = d["dma_buf"].get<bool>();
       s.findings.push_back({"gpudirect",
-                            rdma || dma_buf ? State::good : State::missing,
+                            rdma || dma_buf ? FindingState::good : FindingState::missing,
                             fmt::format("{}: GPUDirect RDMA {}, dma-buf {}", d["name"].get<std::string>(),
                                         rdma ? "supported" : "not supported", dma_buf ? "supported" : "not supported"),
                             "",

@@ -42,8 +42,8 @@ std::uint64_t meminfo_bytes(const std::string& key) {
 }
 
 /// May this process stop and look into a process that it did not start as a tracee? Tried, not guessed.
-Finding try_ptrace() {
-  Finding f{"ptrace", State::good, "another process of this user can be traced", "", true};
+DoctorFinding try_ptrace() {
+  DoctorFinding f{"ptrace", FindingState::good, "another process of this user can be traced", "", true};
   const pid_t child = fork();
   if (child == 0) {
     pause();
@@ -58,7 +58,7 @@ Finding try_ptrace() {
   }
   if (seized != 0) {
     const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
-    f = {"ptrace", State::missing,
+    f = {"ptrace", FindingState::missing,
          fmt::format("tracing is refused: {}{}", std::strerror(reason),
                      scope.empty() ? "" : " (yama ptrace_scope " + scope + ")"),
          "a HANG is still reported, but without the stacks of the hung worker; allow tracing (CAP_SYS_PTRACE, "
@@ -69,11 +69,11 @@ Finding try_ptrace() {
   return f;
 }
 
-Finding tool(const std::string& program, const std::vector<std::string>& argv, const std::string& consequence) {
+DoctorFinding tool(const std::string& program, const std::vector<std::string>& argv, const std::string& consequence) {
   const auto answer = output_of(argv);
-  if (!answer) return {program, State::missing, "not found", consequence, nullptr};
+  if (!answer) return {program, FindingState::missing, "not found", consequence, nullptr};
   const std::string line = answer->substr(0, answer->find('\n'));
-  return {program, State::good, line, "", line};
+  return {program, FindingState::good, line, "", line};
 }
 
 }  // namespace
@@ -94,72 +94,73 @@ std::optional<std::string> output_of(const std::vector<std::string>& argv) {
   return std::move(result.out);
 }
 
-std::string_view name(State state) {
+std::string_view name(FindingState state) {
   constexpr std::string_view names[] = {"fact", "good", "missing", "broken"};
   return names[static_cast<int>(state)];
 }
 
-Section processor() {
-  Section s{"processor", {}};
+DoctorSection processor() {
+  DoctorSection s{"processor", {}};
   const std::string model = field("/proc/cpuinfo", "model name");
   const auto usable = std::thread::hardware_concurrency();
-  s.findings.push_back({"model", State::fact, model.empty() ? "unknown" : model, "", model});
-  s.findings.push_back({"processors", State::fact, fmt::format("{} usable", usable), "", usable});
+  s.findings.push_back({"model", FindingState::fact, model.empty() ? "unknown" : model, "", model});
+  s.findings.push_back({"processors", FindingState::fact, fmt::format("{} usable", usable), "", usable});
   const std::string flags = " " + field("/proc/cpuinfo", "flags") + " ";
   std::vector<std::string> have;
   for (const char* flag : {"sse4_2", "avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile"})
     if (flags.find(" " + std::string(flag) + " ") != std::string::npos) have.emplace_back(flag);
-  s.findings.push_back({"vector", State::fact,
+  s.findings.push_back({"vector", FindingState::fact,
                         have.empty() ? "none of those looked for" : fmt::format("{}", fmt::join(have, " ")), "", have});
   utsname kernel{};
   uname(&kernel);
-  s.findings.push_back(
-      {"kernel", State::fact, fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), "", kernel.release});
+  s.findings.push_back({"kernel", FindingState::fact,
+                        fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), "", kernel.release});
   return s;
 }
 
-Section memory() {
-  Section s{"memory", {}};
+DoctorSection memory() {
+  DoctorSection s{"memory", {}};
   const std::uint64_t total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable");
   s.findings.push_back(
-      {"ram", State::fact, fmt::format("{:.1f} GiB, {:.1f} GiB free to use", gib(total), gib(available)), "", total});
+      {"ram", FindingState::fact, fmt::format("{:.1f} GiB, {:.1f} GiB free to use", gib(total), gib(available)), "", total});
   struct statvfs shm{};
   if (statvfs("/dev/shm", &shm) == 0) {
     const std::uint64_t free = std::uint64_t{shm.f_bavail} * shm.f_frsize;
     const bool small = free < (64u << 20);
     s.findings.push_back(
-        {"dev_shm", small ? State::missing : State::good, fmt::format("/dev/shm has {:.2f} GiB free", gib(free)),
+        {"dev_shm", small ? FindingState::missing : FindingState::good,
+         fmt::format("/dev/shm has {:.2f} GiB free", gib(free)),
          small ? "engine ucx over shared memory may fail; give /dev/shm at least 64 MiB (docker run --shm-size=1g)" : "",
          free});
   } else {
     s.findings.push_back(
-        {"dev_shm", State::missing, "no /dev/shm", "engine ucx has no shared memory; mount a tmpfs there", nullptr});
+        {"dev_shm", FindingState::missing, "no /dev/shm", "engine ucx has no shared memory; mount a tmpfs there", nullptr});
   }
   const int fd = memfd_create("kvcts-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   const bool sealed = fd >= 0 && ftruncate(fd, 4096) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
   const std::string why = std::strerror(errno);
   if (fd >= 0) close(fd);
   s.findings.push_back(
-      {"memory_files", sealed ? State::good : State::broken,
+      {"memory_files", sealed ? FindingState::good : FindingState::broken,
        sealed ? "memory files can be made and sealed" : "memory files cannot be made or sealed: " + why,
        sealed ? "" : "no case can run; a Linux kernel of 3.17 or newer without a filter on memfd_create is needed", sealed});
   rlimit files{}, locked{};
   getrlimit(RLIMIT_NOFILE, &files);
   getrlimit(RLIMIT_MEMLOCK, &locked);
-  s.findings.push_back({"open_files", files.rlim_cur < 1024 ? State::missing : State::good,
+  s.findings.push_back({"open_files", files.rlim_cur < 1024 ? FindingState::missing : FindingState::good,
                         fmt::format("{} open files a process", files.rlim_cur),
                         files.rlim_cur < 1024 ? "cases with many regions may fail; raise it: ulimit -n 1024" : "",
                         files.rlim_cur});
   const bool no_limit = locked.rlim_cur == RLIM_INFINITY;
   s.findings.push_back(
-      {"locked_memory", State::fact,
+      {"locked_memory", FindingState::fact,
        no_limit ? "no limit on locked memory" : fmt::format("{} KiB of locked memory", locked.rlim_cur / 1024), "",
        no_limit ? nlohmann::json("unlimited") : nlohmann::json(locked.rlim_cur)});
   return s;
 }
 
-Section watching() {
-  Section s{"evidence of hangs", {}};
+DoctorSection watching() {
+  DoctorSection s{"evidence of hangs", {}};
   s.findings.push_back(try_ptrace());
   s.findings.push_back(
       tool("eu-stack", {"eu-stack", "--version"}, "stacks of hung workers come from gdb only; install elfutils"));

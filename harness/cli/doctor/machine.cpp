@@ -47,7 +47,7 @@ json machine() {
   if (!kernel_driver.empty()) facts["nvidia_kernel_driver"] = kernel_driver;
   if (!kernel_driver.empty() || std::getenv("KVCTS_CUDA_DRIVER") != nullptr)
     for (const auto& f : gpus().findings)
-      if (f.state == State::good) facts["gpus"].push_back(f.value);
+      if (f.state == FindingState::good) facts["gpus"].push_back(f.value);
   if (json found = packages(); !found.empty()) facts["packages"] = std::move(found);
   return facts;
 }

@@ -139,7 +139,7 @@ std::size_t most(const std::map<std::size_t, std::int64_t>& counts) {
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
 }
 
-std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
+std::vector<SlowCase> slower(std::vector<Series> all, std::size_t nights) {
   std::erase_if(all, [](const Series& s) { return s.values.size() < least_before + least_after; });
   if (all.empty()) return {};
   std::map<const Series*, std::size_t> since;  // not yet told
@@ -147,7 +147,7 @@ std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
   for (const auto& [night, cases] : slower_cases(all, nights))
     for (const Series* s : cases) since[s] = night, ++counts[night];
   const std::map<const Series*, std::size_t> slow = since;
-  std::vector<Slow> out;
+  std::vector<SlowCase> out;
   while (!since.empty()) {
     const std::size_t night = most(counts);
     // What the cases of that night share. Noise moves a case's own night: a group takes all of its cases.
@@ -159,7 +159,7 @@ std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
       pace.add(as_times(before), as_times(after), pace.values(s.axes));
     }
     const auto take = [&](const std::string& group, const std::function<bool(const Series&, double)>& member) {
-      Slow one{group, night, 1, {}};
+      SlowCase one{group, night, 1, {}};
       std::vector<double> ratios;
       std::map<std::size_t, std::int64_t> own;
       for (const Series& s : all) {
@@ -185,7 +185,7 @@ std::vector<Slow> slower(std::vector<Series> all, std::size_t nights) {
     }
     take("", [&](const Series& s, double) { return since.at(&s) == night; });
   }
-  std::ranges::stable_sort(out, std::greater(), &Slow::since);
+  std::ranges::stable_sort(out, std::greater(), &SlowCase::since);
   return out;
 }
 
@@ -237,7 +237,7 @@ Answers answers(const History& history, std::int64_t since_ms, const std::string
   const auto before_that = [&](std::size_t run) { return out.runs[run].info.started_ms < since_ms; };
   std::erase_if(out.fresh, [&](const New& one) { return before_that(one.bad); });
   std::erase_if(out.flaky, [&](const Flaky& one) { return before_that(one.last); });
-  std::erase_if(out.slow, [&](const Slow& one) { return before_that(one.since); });
+  std::erase_if(out.slow, [&](const SlowCase& one) { return before_that(one.since); });
   std::stable_sort(out.fresh.begin(), out.fresh.end(), [](const New& x, const New& y) { return x.bad > y.bad; });
   std::stable_sort(out.flaky.begin(), out.flaky.end(), [](const Flaky& x, const Flaky& y) { return x.failed > y.failed; });
   return out;

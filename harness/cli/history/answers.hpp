@@ -29,7 +29,7 @@ struct Flaky {
 };
 
 /// Cases that take longer since one night.
-struct Slow {
+struct SlowCase {
   std::string group;     ///< "engine acme, op read"; "" = these cases share nothing of their own
   std::size_t since{0};  ///< index of the first slow run
   double ratio{1};       ///< median over its cases
@@ -38,11 +38,11 @@ struct Slow {
 
 struct Answers {
   std::vector<History::Run> runs;
-  std::int64_t cases{0};     ///< that ran at all
-  std::int64_t always{0};    ///< of them, those that have failed since their first night
-  std::vector<New> fresh;    ///< by first bad night, the latest first
-  std::vector<Flaky> flaky;  ///< the most failures first
-  std::vector<Slow> slow;    ///< the latest first
+  std::int64_t cases{0};       ///< that ran at all
+  std::int64_t always{0};      ///< of them, those that have failed since their first night
+  std::vector<New> fresh;      ///< by first bad night, the latest first
+  std::vector<Flaky> flaky;    ///< the most failures first
+  std::vector<SlowCase> slow;  ///< the latest first
 };
 
 /// "2026-11-01", in UTC.

@@ -105,7 +105,7 @@ TEST(History, FindsRegressionsFlakesAndSlowdownsInSixtyNights) {
     if (nights.failures[i] > 0) rates[Nights::id(i)] = nights.failures[i];
   EXPECT_EQ(flaky, rates);
   std::map<std::string, std::size_t> slow;
-  for (const Slow& one : found.slow) slow[one.group] = one.since;
+  for (const SlowCase& one : found.slow) slow[one.group] = one.since;
   EXPECT_EQ(slow, (std::map<std::string, std::size_t>{{"engine shm", 30}, {"engine nixl-cma", 50}})) << text(found, "slow");
   EXPECT_NE(text(found, "new").find("since 20"), std::string::npos);
 }

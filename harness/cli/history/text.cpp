@@ -79,9 +79,9 @@ std::vector<Block> blocks_of(const std::vector<Flaky>& flaky) {
   return out;
 }
 
-std::vector<Block> blocks_of(const Answers& found, const std::vector<Slow>& slow) {
+std::vector<Block> blocks_of(const Answers& found, const std::vector<SlowCase>& slow) {
   std::vector<Block> out;
-  for (const Slow& one : slow) {
+  for (const SlowCase& one : slow) {
     const History::Run& first = found.runs[one.since];
     out.push_back({fmt::format("since {}: {}{:.2f} x the time, {}", day(first), one.group.empty() ? "" : one.group + ": ",
                                one.ratio, plural(std::ssize(one.ids), "case")),
@@ -153,7 +153,7 @@ std::string text(const Answers& found, const std::string& only) {
       tally += fmt::format("{}{} {}", tally.empty() ? "" : ", ", thousands(static_cast<std::int64_t>(count)), word);
   };
   std::size_t slow = 0;
-  for (const Slow& one : found.slow) slow += one.ids.size();
+  for (const SlowCase& one : found.slow) slow += one.ids.size();
   part("new", "newly failing", found.fresh.size(), blocks_of(found, found.fresh));
   part("flaky", "flaky", found.flaky.size(), blocks_of(found.flaky));
   part("slow", "slower", slow, blocks_of(found, found.slow));
@@ -180,7 +180,7 @@ nlohmann::json to_json(const Answers& found) {
   for (const Flaky& one : found.flaky)
     out["flaky"].push_back(
         {{"id", one.id}, {"ending", one.ending}, {"failed", one.failed}, {"runs", one.nights}, {"strip", one.strip}});
-  for (const Slow& one : found.slow)
+  for (const SlowCase& one : found.slow)
     out["slow"].push_back({{"group", one.group}, {"since", at(one.since)}, {"ratio", one.ratio}, {"ids", one.ids}});
   return out;
 }

@@ -127,10 +127,10 @@ void GroupTesting::failed(const std::vector<Link>& links) {
   asked_.clear();
 }
 
-Verdict GroupTesting::verdict() const {
+PairVerdict GroupTesting::verdict() const {
   const std::vector<Record> records = this->records();
   const auto of = [&](int host) -> const Record& { return records[static_cast<std::size_t>(host)]; };
-  Verdict out;
+  PairVerdict out;
   out.tested = tried_.size();
   for (int host = 0; host < hosts_; ++host)
     if (is_bad(of(host))) out.hosts.push_back(host);

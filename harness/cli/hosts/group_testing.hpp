@@ -33,7 +33,7 @@ std::vector<std::vector<Link>> tournament(int hosts);
 /// Pairs that the busiest host of these takes part in.
 int busiest(const std::vector<Link>& pairs);
 
-struct Verdict {
+struct PairVerdict {
   std::vector<int> hosts;   ///< certainly bad
   std::vector<Link> links;  ///< certainly bad, between hosts that are not
   std::vector<Link> open;   ///< failed at least once, and nothing above explains it
@@ -54,7 +54,7 @@ class GroupTesting {
   std::vector<Link> next();
   /// Tells how the pairs of the last next() ended: those of it that failed.
   void failed(const std::vector<Link>& links);
-  Verdict verdict() const;
+  PairVerdict verdict() const;
   int rounds() const { return rounds_; }
 
  private:

@@ -22,7 +22,7 @@ struct Faults {
 };
 
 struct Found {
-  Verdict verdict;
+  PairVerdict verdict;
   int rounds{0}, cost{0}, decided_cost{0};  ///< pairs of the busiest host: of all rounds, of the dearest deciding one
 };
 
@@ -54,7 +54,7 @@ std::vector<Link> all_links(int hosts) {
 }
 
 /// A bad link's host all of whose links are bad is a bad host.
-void expect_no_innocent(int hosts, const Faults& faults, const Verdict& verdict) {
+void expect_no_innocent(int hosts, const Faults& faults, const PairVerdict& verdict) {
   for (const int host : verdict.hosts) {
     bool all = true;
     for (int other = 0; other < hosts; ++other)
@@ -129,7 +129,7 @@ TEST(GroupTesting, NamesEveryBadLink) {
 TEST(GroupTesting, CannotSeparateALinkFromItsHostsWithOnlyTwoHosts) {
   std::mt19937 drawn(1);
   for (const Faults& faults : {Faults{{0}, {}}, Faults{{}, {{0, 1}}}}) {
-    const Verdict verdict = search(2, faults, drawn).verdict;
+    const PairVerdict verdict = search(2, faults, drawn).verdict;
     EXPECT_EQ(verdict.open, std::vector<Link>({{0, 1}}));
     EXPECT_TRUE(verdict.hosts.empty() && verdict.links.empty());
   }
@@ -144,7 +144,7 @@ void two_faults(int hosts, int bad_hosts, double chance, int times) {
     while (std::ssize(faults.hosts) < bad_hosts) faults.hosts.insert(std::uniform_int_distribution(0, hosts - 1)(drawn));
     while (std::ssize(faults.hosts) + std::ssize(faults.links) < 2)
       faults.links.insert(links[std::uniform_int_distribution<std::size_t>(0, links.size() - 1)(drawn)]);
-    const Verdict verdict = search(hosts, faults, drawn).verdict;
+    const PairVerdict verdict = search(hosts, faults, drawn).verdict;
     expect_no_innocent(hosts, faults, verdict);
     EXPECT_TRUE(chance < 1 || !verdict.none());
     EXPECT_TRUE(bad_hosts < 2 || hosts != 64 || verdict.hosts.size() == 2) << "both, in 3 rounds";

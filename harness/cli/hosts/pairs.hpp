@@ -41,7 +41,7 @@ struct Pairs {
   std::vector<std::string> given;  ///< as --hosts has them: NAME or NAME=ADDRESS
   std::filesystem::path out;
   std::vector<std::string> selection;  ///< words of a pair's call behind its --hosts and --out
-  std::optional<Verdict> found;        ///< of --pairs find
+  std::optional<PairVerdict> found;    ///< of --pairs find
   int rounds{0};
   std::vector<PairRun> runs;
   bool over{false};

@@ -26,8 +26,8 @@ std::vector<std::vector<std::string>> features_in(const std::string& shown) {
 
 }  // namespace
 
-std::vector<Node> nodes_of(const std::string& cpus_per_node, const std::string& shown, int jobs) {
-  std::vector<Node> nodes;
+std::vector<SlurmNode> nodes_of(const std::string& cpus_per_node, const std::string& shown, int jobs) {
+  std::vector<SlurmNode> nodes;
   std::istringstream kinds(cpus_per_node);
   for (std::string one; std::getline(kinds, one, ',');) {
     int cores = 0, times = 1;
@@ -40,15 +40,15 @@ std::vector<Node> nodes_of(const std::string& cpus_per_node, const std::string& 
   return nodes;
 }
 
-Share share(const std::vector<Node>& nodes, const std::string& feature) {
+Share share(const std::vector<SlurmNode>& nodes, const std::string& feature) {
   Share out;
-  for (const Node& node : nodes)
+  for (const SlurmNode& node : nodes)
     if (feature.empty() || std::ranges::find(node.features, feature) != node.features.end())
       ++out.nodes, out.places += node.places;
   return out;
 }
 
-std::string constraint(const std::vector<Node>& nodes, const std::vector<std::string>& needs) {
+std::string constraint(const std::vector<SlurmNode>& nodes, const std::vector<std::string>& needs) {
   std::string out;
   for (const std::string& need : needs)
     if (const int with = share(nodes, need).nodes; with > 0 && with < share(nodes, out).nodes) out = need;

@@ -37,7 +37,7 @@ bool in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
 bool is_here(const std::string& program) { return !process::find_tool(program).empty(); }
 
 /// Of this allocation.
-std::vector<Node> nodes_here(const fs::path& parts, int jobs) {
+std::vector<SlurmNode> nodes_here(const fs::path& parts, int jobs) {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
@@ -60,14 +60,14 @@ std::vector<std::string> needs_of(const catalogue::Catalogue& catalogue, const C
 }
 
 /// Cases by the feature that they need, after the number of nodes that have it: fewest first, "" last.
-using Groups = std::map<std::pair<int, std::string>, matrix::Group>;
+using Groups = std::map<std::pair<int, std::string>, matrix::SelectionGroup>;
 
 /// `shards`: of all places; a group has as many of them as of the places.
-Groups groups_of(const catalogue::Catalogue& catalogue, const matrix::Selection& selection, const std::vector<Node>& nodes,
-                 int shards) {
+Groups groups_of(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
+                 const std::vector<SlurmNode>& nodes, int shards) {
   Groups groups;
   std::map<std::tuple<std::string, std::string, std::string>, std::string> known;
-  const bool any = std::ranges::any_of(nodes, [](const Node& node) { return !node.features.empty(); });
+  const bool any = std::ranges::any_of(nodes, [](const SlurmNode& node) { return !node.features.empty(); });
   for (std::size_t i = 0; i < selection.size(); ++i) {
     const CaseSpec spec = any ? selection.spec(i) : CaseSpec();
     const auto [at, fresh] = known.try_emplace({spec.engine, spec.connector, spec.arch});
@@ -84,7 +84,7 @@ Groups groups_of(const catalogue::Catalogue& catalogue, const matrix::Selection&
 
 fs::path parts_of(const fs::path& out) { return fs::path(out.string() + ".parts"); }
 
-std::string script(const Options& options) {
+std::string script(const SlurmOptions& options) {
   std::string text = "#!/bin/bash\n#SBATCH --job-name=kvcts --no-kill --requeue\n";
   for (const auto& one : options.sbatch) text += "#SBATCH " + one + "\n";
   text += "cd " + report::shell_word(fs::current_path().string()) + "\nexec";
@@ -93,7 +93,7 @@ std::string script(const Options& options) {
   return text + "\n";
 }
 
-[[noreturn]] void allocate(const Options& options) {
+[[noreturn]] void allocate(const SlurmOptions& options) {
   std::vector<std::string> words{"salloc", "--quiet", "--no-kill", "--job-name=kvcts"};
   words.insert(words.end(), options.sbatch.begin(), options.sbatch.end());
   for (const auto& word : this_call()) words.push_back(word);
@@ -104,7 +104,7 @@ std::string script(const Options& options) {
 }
 
 /// A head that is killed at any point of this does what is left of it when it is started again.
-int finish(const catalogue::Catalogue& catalogue, const Job& job, std::vector<Node> nodes, const fs::path& out,
+int finish(const catalogue::Catalogue& catalogue, const SlurmJob& job, std::vector<SlurmNode> nodes, const fs::path& out,
            bool as_json) {
   const fs::path parts = parts_of(out);
   std::ostream& message = as_json ? std::cerr : std::cout;
@@ -120,7 +120,7 @@ int finish(const catalogue::Catalogue& catalogue, const Job& job, std::vector<No
   return status;
 }
 
-Job read_job(const fs::path& parts) {
+SlurmJob read_job(const fs::path& parts) {
   std::ifstream in(parts / "job.json");
   const json text = json::parse(in, nullptr, false);
   try {
@@ -133,7 +133,7 @@ Job read_job(const fs::path& parts) {
 
 }  // namespace
 
-int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Options& options) {
+int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const SlurmOptions& options) {
   if (run.out.empty())
     throw UsageError(
         "expected --out DIR beside --on slurm, in a folder that all nodes share: it names the run if it is taken up");
@@ -150,10 +150,10 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   const fs::path out = fs::absolute(run.out), parts = parts_of(out);
   if (fs::exists(out) && !unfinished(out))
     throw UsageError(out.string() + ": already exists; choose another folder for the run");
-  Job job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
-          options.shards, run.jobs, static_cast<std::int64_t>(selection.size())};
+  SlurmJob job{words_without(this_call(), {"--print", "--json"}, {"--on", "--shards", "--sbatch-option", "--out"}),
+               options.shards, run.jobs, static_cast<std::int64_t>(selection.size())};
   if (unfinished(out)) {  // requeued, or its head has died
-    const Job began = read_job(parts);
+    const SlurmJob began = read_job(parts);
     if (began.program != job.program || (options.shards > 0 && began.shards != job.shards))
       throw UsageError(
           fmt::format("{} holds parts of another call; kvcts run --resume {} continues that", parts.string(), out.string()));
@@ -161,8 +161,8 @@ int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Opti
   }
   fs::create_directories(parts);
   if (!run.rotate.empty()) query.times_ns = Rotation(run.rotate).times_ns();
-  std::vector<Node> nodes = nodes_here(parts, run.jobs);
-  std::vector<matrix::Group> groups;
+  std::vector<SlurmNode> nodes = nodes_here(parts, run.jobs);
+  std::vector<matrix::SelectionGroup> groups;
   const int shards = job.shards > 0 ? job.shards : std::min(2 * share(nodes, "").places, 10'000);
   for (auto& [feature, group] : groups_of(catalogue, selection, nodes, shards)) {
     job.features.insert(job.features.end(), static_cast<std::size_t>(group.shards), feature.second);
@@ -184,7 +184,7 @@ int resume(const catalogue::Catalogue& catalogue, const fs::path& out, bool as_j
     allocate({});
   }
   const fs::path parts = parts_of(fs::absolute(out));
-  const Job job = read_job(parts);
+  const SlurmJob job = read_job(parts);
   return finish(catalogue, job, nodes_here(parts, job.jobs), fs::absolute(out), as_json);
 }
 

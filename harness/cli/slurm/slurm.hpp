@@ -19,7 +19,7 @@
 
 namespace kvcts::cli::slurm {
 
-struct Options {
+struct SlurmOptions {
   int shards{0};                    ///< of all places; 0: two for each
   std::vector<std::string> sbatch;  ///< --sbatch-option: of salloc or the script
   bool print{false};                ///< the script for sbatch, and nothing runs
@@ -27,7 +27,7 @@ struct Options {
 
 /// Outside of an allocation asks for one and begins again in it (does not return). Returns an Exit. Throws UsageError: no
 /// Slurm here; no --out.
-int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const Options& options);
+int run(const catalogue::Catalogue& catalogue, const RunOptions& run, const SlurmOptions& options);
 
 /// Whether the run in `out` is one of Slurm that has not ended: then --resume is resume()'s.
 bool unfinished(const std::filesystem::path& out);

@@ -83,7 +83,7 @@ std::optional<store::Counts> counts_of(const fs::path& run) {
 
 }  // namespace
 
-Steps::Steps(const Job& job, fs::path parts, std::vector<Node> nodes, std::ostream& out)
+Steps::Steps(const SlurmJob& job, fs::path parts, std::vector<SlurmNode> nodes, std::ostream& out)
     : job_(job), parts_(std::move(parts)), nodes_(std::move(nodes)), out_(out) {
   for (const std::string& feature : job_.features) {
     Step step;

@@ -16,7 +16,7 @@
 namespace kvcts::cli::slurm {
 
 /// What a head was asked: OUT.parts/job.json.
-struct Job {
+struct SlurmJob {
   std::vector<std::string> program;  ///< and its words, without what is the head's
   int shards{0}, jobs{1};            ///< --shards and --jobs
   std::int64_t cases{0};
@@ -27,7 +27,7 @@ struct Job {
 /// UsageError if one ends without a run (with the words of its log) or is lost too often.
 class Steps {
  public:
-  Steps(const Job& job, std::filesystem::path parts, std::vector<Node> nodes, std::ostream& out);
+  Steps(const SlurmJob& job, std::filesystem::path parts, std::vector<SlurmNode> nodes, std::ostream& out);
   void run();
   std::vector<std::filesystem::path> runs() const;  ///< folders of shards with cases
   bool lost_any() const { return lost_ > 0; }
@@ -52,9 +52,9 @@ class Steps {
   void listen(Step& step);
   void print_progress();
 
-  const Job& job_;
+  const SlurmJob& job_;
   std::filesystem::path parts_;
-  std::vector<Node> nodes_;
+  std::vector<SlurmNode> nodes_;
   std::ostream& out_;
   std::vector<Step> steps_;
   int lost_{0};

@@ -18,25 +18,25 @@ namespace {
 using namespace doctor;
 
 /// Which engines of the catalogue cannot run here: their cases are SKIPPED.
-Section skipped_cases(const Globals& globals) {
-  Section s{"cases", {}};
+DoctorSection skipped_cases(const Globals& globals) {
+  DoctorSection s{"cases", {}};
   try {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
     Availability availability(cat);
     for (const auto& [id, engine] : cat.engines()) {
       const auto& lack = availability.lack(id);
       if (const auto& broken = availability.broken(id)) {
-        s.findings.push_back({id, State::broken, broken->text + (broken->signal.empty() ? "" : ": " + broken->signal),
+        s.findings.push_back({id, FindingState::broken, broken->text + (broken->signal.empty() ? "" : ": " + broken->signal),
                               "cases with engine " + id + " fail", false});
       } else if (!lack) {
-        s.findings.push_back({id, State::good, "cases with this engine run", "", true});
+        s.findings.push_back({id, FindingState::good, "cases with this engine run", "", true});
       } else {
         s.findings.push_back(
-            {id, State::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});
+            {id, FindingState::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});
       }
     }
   } catch (const std::exception& e) {
-    s.findings.push_back({"catalogue", State::broken, e.what(), "no case can run", nullptr});
+    s.findings.push_back({"catalogue", FindingState::broken, e.what(), "no case can run", nullptr});
   }
   return s;
 }
@@ -59,7 +59,7 @@ std::vector<PackagedEngine> packaged_engines(const Globals& globals) {
 }
 
 /// Sections in the order in which they are shown: one line each.
-std::vector<Section> examine(const Globals& globals) {
+std::vector<DoctorSection> examine(const Globals& globals) {
   return {processor(),
           doctor::memory(),
           watching(),
@@ -72,10 +72,10 @@ std::vector<Section> examine(const Globals& globals) {
           skipped_cases(globals)};
 }
 
-nlohmann::json as_json(const std::vector<Section>& sections) {
+nlohmann::json as_json(const std::vector<DoctorSection>& sections) {
   nlohmann::json out = nlohmann::json::object();
-  for (const Section& s : sections) {
-    for (const Finding& f : s.findings) {
+  for (const DoctorSection& s : sections) {
+    for (const DoctorFinding& f : s.findings) {
       nlohmann::json entry{{"state", name(f.state)}, {"text", f.text}, {"value", f.value}};
       if (!f.consequence.empty()) entry["consequence"] = f.consequence;
       out[s.title][f.key] = std::move(entry);
@@ -84,30 +84,30 @@ nlohmann::json as_json(const std::vector<Section>& sections) {
   return out;
 }
 
-std::string_view mark(State state) {
+std::string_view mark(FindingState state) {
   switch (state) {
-    case State::good:
+    case FindingState::good:
       return "ok";
-    case State::missing:
+    case FindingState::missing:
       return "--";
-    case State::broken:
+    case FindingState::broken:
       return "!!";
-    case State::fact:
+    case FindingState::fact:
       break;
   }
   return "  ";
 }
 
 int examine_and_print(const Globals& globals) {
-  const std::vector<Section> sections = examine(globals);
+  const std::vector<DoctorSection> sections = examine(globals);
   if (globals.json) {
     fmt::print("{}\n", as_json(sections).dump(2));
     return exit_as_expected;
   }
   std::vector<std::string> consequences;
-  for (const Section& s : sections) {
+  for (const DoctorSection& s : sections) {
     fmt::print("{}\n", s.title);
-    for (const Finding& f : s.findings) {
+    for (const DoctorFinding& f : s.findings) {
       fmt::print("  {} {:<22} {}\n", mark(f.state), f.key, report::visible(f.text));
       if (!f.consequence.empty()) consequences.push_back(fmt::format("{} ({}): {}", f.key, s.title, f.consequence));
     }

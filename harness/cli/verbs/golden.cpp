@@ -55,7 +55,7 @@ int list_tensors(const Options& o, const Globals& globals) {
 }
 
 int verify_tensors(const Options& o, const Globals& globals) {
-  VerifyOptions options;
+  GoldenVerifyOptions options;
   options.layouts = o.layouts;
   options.cases = catalogue::find_cases(globals.cases);
   if (!o.no_python) options.python = process::find_python();
@@ -66,9 +66,9 @@ int verify_tensors(const Options& o, const Globals& globals) {
     fmt::print("{}\n", nlohmann::json{{"ok", report.ok()}, {"items", items}}.dump(2));
   } else {
     for (const auto& i : report.items)
-      if (i.check != Check::pass) fmt::print("{} {}: {}\n", name(i.check), i.what, i.detail);
-    fmt::print("{} checks passed, {} failed, {} skipped\n", report.count(Check::pass), report.count(Check::fail),
-               report.count(Check::skipped));
+      if (i.check != GoldenCheck::pass) fmt::print("{} {}: {}\n", name(i.check), i.what, i.detail);
+    fmt::print("{} checks passed, {} failed, {} skipped\n", report.count(GoldenCheck::pass), report.count(GoldenCheck::fail),
+               report.count(GoldenCheck::skipped));
   }
   return report.ok() ? exit_as_expected : exit_unexpected;
 }

@@ -19,7 +19,7 @@
 namespace kvcts::cli::minimize_verb {
 namespace {
 
-struct Options {
+struct MinimizeOptions {
   std::string subject, file, out, run;
   std::optional<std::uint64_t> seed;
   int tries{400}, jobs{1};
@@ -27,7 +27,7 @@ struct Options {
 };
 
 /// The case that is meant; it must be one that runs here.
-CaseSpec chosen(Options& o, const catalogue::Catalogue& cat) {
+CaseSpec chosen(MinimizeOptions& o, const catalogue::Catalogue& cat) {
   const OneCase one = choose(cat, "minimize", o.subject, o.file, o.seed);
   o.subject = one.id, o.file = one.file;
   if (const auto& decided = one.chosen().decided)
@@ -54,13 +54,13 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
   return out;
 }
 
-int run(Options o, const Globals& globals) {
+int run(MinimizeOptions o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), additions_here(globals.cases));
   CaseSpec spec = chosen(o, cat);
   if (const auto row = stored_case(o.run, o.subject); row && row->decided && !o.seed) spec.seed = row->result.seed;
   if (!o.out.empty() && std::filesystem::is_directory(o.out))
     throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
-  minimize::Options options;
+  minimize::MinimizeOptions options;
   options.tries = o.tries;
   options.deadline_ms = static_cast<std::int64_t>(o.deadline_s * 1000);
   if (!globals.json) {
@@ -109,7 +109,7 @@ int run(Options o, const Globals& globals) {
 }  // namespace
 
 Action declare(Command& command, const Globals& globals) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<MinimizeOptions>();
   command.add_option("ID", o->subject, "Id of a failing case, or a case file with one case").required();
   command.add_option("--file", o->file, "Case file that contains it, if it is not in cases/").type_name("YAML");
   command.add_option("-o,--out", o->out, "Write the smallest case into this file (default: print it)").type_name("YAML");

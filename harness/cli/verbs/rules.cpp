@@ -44,7 +44,7 @@ RuleResult run_rule(const RuleEntry& rule, const EngineEntry& engine, int runs, 
     return result;
   }
   for (int run = 0; run < runs; ++run) {
-    const rules::Observation one = rules::run_rule(rule, engine);
+    const rules::RuleObservation one = rules::run_rule(rule, engine);
     ++result.seen[one.text];
     result.version = one.version;
     if (!one.words.empty()) result.words = one.words;

@@ -17,7 +17,7 @@ Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto with = std::make_shared<std::vector<std::string>>();
   auto on = std::make_shared<std::string>();
-  auto slurm = std::make_shared<slurm::Options>();
+  auto slurm = std::make_shared<slurm::SlurmOptions>();
   auto pairs = std::make_shared<std::string>();
   declare_selection(command, o->select);
   declare_subjects(command, o->select);

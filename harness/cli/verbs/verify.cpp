@@ -14,7 +14,7 @@ namespace kvcts::cli::verify_verb {
 
 namespace {
 
-int show(const VerifyOptions& options, const Globals& globals) {
+int show(const CertificateOptions& options, const Globals& globals) {
   const Verification seen = verify(options, globals);
   if (!options.html.empty()) {
     report::WholeFile page(options.html, "page", "give another --html");
@@ -35,7 +35,7 @@ int show(const VerifyOptions& options, const Globals& globals) {
 }  // namespace
 
 Action declare(Command& command, const Globals& globals) {
-  auto o = std::make_shared<VerifyOptions>();
+  auto o = std::make_shared<CertificateOptions>();
   command.add_option("PACKAGE", o->package, "Package that kvcts certify wrote").required();
   command
       .add_option("--key", o->key,

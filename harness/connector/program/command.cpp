@@ -76,8 +76,8 @@ json options_of_side(json options, Side side) {
   return options;
 }
 
-Command command_of(const std::string& connector, const json& options) {
-  Command out;
+ProgramCommand command_of(const std::string& connector, const json& options) {
+  ProgramCommand out;
   for (const auto& [key, value] : options.items()) {
     if (key == "command") {
       if (!value.is_array() || value.empty()) bad(connector, "command: expected a list of words, found " + value.dump());

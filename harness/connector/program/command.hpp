@@ -24,7 +24,7 @@
 
 namespace kvcts::connector::program {
 
-struct Command {
+struct ProgramCommand {
   std::vector<std::string> argv;  ///< words as they are executed
   std::map<std::string, std::string> environment;
   std::int64_t ports{0}, start_ms{0};
@@ -46,7 +46,7 @@ struct NoFile : NotHere {
 nlohmann::json options_of_side(nlohmann::json options, Side side);
 
 /// Throws std::runtime_error on unknown or ill-typed options, NotHere when the file or the interpreter is missing.
-Command command_of(const std::string& connector, const nlohmann::json& options);
+ProgramCommand command_of(const std::string& connector, const nlohmann::json& options);
 
 /// The interpreter of a separate environment ("vllm"). Throws NotHere with what to do.
 std::string find_python(const std::string& environment);

@@ -31,18 +31,18 @@ json crash(const ProgramEnded& ended) { return {{"crash", {{"signal", ended.sign
 
 }  // namespace
 
-Host::Host(std::string connector, json options, Side side, std::string name, std::function<bool()> stop)
+ProgramHost::ProgramHost(std::string connector, json options, Side side, std::string name, std::function<bool()> stop)
     : connector_(std::move(connector)),
       options_(std::move(options)),
       side_(side),
       name_(std::move(name)),
       stop_(std::move(stop)) {}
 
-Host::~Host() {
+ProgramHost::~ProgramHost() {
   if (session_ && !spent_) session_->shut_down(shutdown_patience_ms);
 }
 
-void Host::stop_with(const char* kind, const std::string& call, const json& answer) {
+void ProgramHost::stop_with(const char* kind, const std::string& call, const json& answer) {
   json what = {{"text", text_of(answer, "text")}, {"at", place_of(answer, call)}};
   if (const std::string type = text_of(answer, "type"); !type.empty()) what["type"] = type;
   if (const auto moved = answer.find("moved"); moved != answer.end() && moved->is_number_unsigned()) what["moved"] = *moved;
@@ -50,7 +50,7 @@ void Host::stop_with(const char* kind, const std::string& call, const json& answ
   throw Stopped{{{kind, std::move(what)}}};
 }
 
-json Host::judged(const std::string& call, json answer) {
+json ProgramHost::judged(const std::string& call, json answer) {
   const std::string state = text_of(answer, "state");
   // An exception leaves the program in an unknown state: the next case gets a fresh process.
   if (answer.value("spent", state == "raised")) spent_ = true;
@@ -62,7 +62,7 @@ json Host::judged(const std::string& call, json answer) {
 }
 
 template <class Wait>
-json Host::answer_of(const std::string& call, json arguments, const Wait& wait) {
+json ProgramHost::answer_of(const std::string& call, json arguments, const Wait& wait) {
   try {
     return judged(call, wait(session_->call(call, std::move(arguments))));
   } catch (const ProgramEnded& ended) {
@@ -78,15 +78,15 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
   }
 }
 
-json Host::ask(const std::string& call, json arguments) {
+json ProgramHost::ask(const std::string& call, json arguments) {
   return answer_of(call, std::move(arguments), [&](std::uint64_t id) { return session_->wait(id, stop_); });
 }
 
-const json& Host::start() {
+const json& ProgramHost::start() {
   if (session_) return hello_;
   try {
-    const Command command = command_of(connector_, options_of_side(options_, side_));
-    session_ = std::make_unique<Session>(command);
+    const ProgramCommand command = command_of(connector_, options_of_side(options_, side_));
+    session_ = std::make_unique<ProgramSession>(command);
     spent_ = false;
     hello_ = json::object();  // the program is unknown again
     hello_ =
@@ -104,7 +104,8 @@ const json& Host::start() {
   return hello_;
 }
 
-json Host::open(std::uint64_t key, const ResolvedCase& view, const std::vector<Memory>& memory, const json& ports) {
+json ProgramHost::open(std::uint64_t key, const ResolvedCase& view, const std::vector<MemoryMessage>& memory,
+                       const json& ports) {
   if (spent_) session_.reset();
   start();
   open_ = true;
@@ -115,10 +116,10 @@ json Host::open(std::uint64_t key, const ResolvedCase& view, const std::vector<M
   return answer.contains("metadata") ? answer["metadata"] : json();
 }
 
-void Host::handshake(std::uint64_t key, const json& peer) { ask("handshake", {{"job", key}, {"peer", peer}}); }
+void ProgramHost::handshake(std::uint64_t key, const json& peer) { ask("handshake", {{"job", key}, {"peer", peer}}); }
 
-json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress,
-                    const std::function<void(const std::string&)>& freed) {
+json ProgramHost::transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress,
+                           const std::function<void(const std::string&)>& freed) {
   json arguments = transfer_arguments(view, side_);
   arguments["job"] = key;
   arguments["transfer"] = pass;
@@ -148,7 +149,7 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
   return answer;
 }
 
-void Host::close(std::uint64_t key) {
+void ProgramHost::close(std::uint64_t key) {
   if (!std::exchange(open_, false)) return;
   if (spent_) {
     session_.reset();
@@ -157,13 +158,13 @@ void Host::close(std::uint64_t key) {
   ask("release", {{"job", key}});
 }
 
-void Host::shut_down() {
-  const std::unique_ptr<Session> session = std::move(session_);
+void ProgramHost::shut_down() {
+  const std::unique_ptr<ProgramSession> session = std::move(session_);
   if (!session || spent_) return;
   if (const auto ended = session->shut_down(shutdown_patience_ms)) throw Stopped{crash(*ended)};
 }
 
-void Host::pump() {
+void ProgramHost::pump() {
   if (!session_ || spent_) return;
   try {
     session_->pump();

@@ -19,16 +19,16 @@ struct Stopped {
   nlohmann::json reply;
 };
 
-class Host {
+class ProgramHost {
  public:
   /// `stop`: polled during a call; true = the supervisor needs something else: the wait ends as abandoned.
-  Host(std::string connector, nlohmann::json options, Side side, std::string name, std::function<bool()> stop);
-  ~Host();
+  ProgramHost(std::string connector, nlohmann::json options, Side side, std::string name, std::function<bool()> stop);
+  ~ProgramHost();
 
   /// Starts the program unless it runs. The reply to hello. Throws Stopped.
   const nlohmann::json& start();
   /// register. Returns the metadata for the other side. Throws Stopped.
-  nlohmann::json open(std::uint64_t key, const ResolvedCase& view, const std::vector<Memory>& memory,
+  nlohmann::json open(std::uint64_t key, const ResolvedCase& view, const std::vector<MemoryMessage>& memory,
                       const nlohmann::json& ports);
   void handshake(std::uint64_t key, const nlohmann::json& peer);
   /// transfer, until it is over; the part after the program accepted the call is phase complete. Returns the program's
@@ -60,7 +60,7 @@ class Host {
   Side side_;
   std::string name_;
   std::function<bool()> stop_;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<ProgramSession> session_;
   nlohmann::json hello_;
   bool open_{false}, spent_{false};
 };

@@ -36,9 +36,9 @@ const SideCache& cache_of(const Group& group, Side side) { return side == Side::
 
 }  // namespace
 
-json register_arguments(const ResolvedCase& view, Side side, const std::vector<Memory>& memory) {
+json register_arguments(const ResolvedCase& view, Side side, const std::vector<MemoryMessage>& memory) {
   json files = json::array(), groups = json::array();
-  for (const Memory& one : memory)
+  for (const MemoryMessage& one : memory)
     files.push_back({{"name", one.name}, {"file", one.file}, {"offset", one.offset}, {"bytes", one.bytes}});
   int region = 0;
   for (const Group& group : view.groups) {

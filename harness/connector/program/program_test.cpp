@@ -25,7 +25,7 @@ json options_of(const std::vector<std::string>& command) {
   return {{"command", command}, {"environment", {{"OPENBLAS_NUM_THREADS", "1"}}}};
 }
 
-TEST(Command, NamesMistakesAndMissingPrograms) {
+TEST(ProgramCommand, NamesMistakesAndMissingPrograms) {
   const auto words = [](const json& options) {
     try {
       command_of("c", options);
@@ -43,7 +43,7 @@ TEST(Command, NamesMistakesAndMissingPrograms) {
   EXPECT_EQ(command_of("c", {{"command", {"sh", "-c"}}, {"ports", 2}}).ports, 2);
 }
 
-TEST(Command, AllowsAProgramPerSide) {
+TEST(ProgramCommand, AllowsAProgramPerSide) {
   const json options = {{"ports", 2}, {"command", {"both"}}, {"consumer", {{"command", {"newer"}}}}};
   EXPECT_EQ(options_of_side(options, Side::producer), (json{{"ports", 2}, {"command", {"both"}}}));
   EXPECT_EQ(options_of_side(options, Side::consumer), (json{{"ports", 2}, {"command", {"newer"}}}));
@@ -55,7 +55,7 @@ TEST(Command, AllowsAProgramPerSide) {
       json::object());
 }
 
-TEST(Command, PrefersTheFolderOfTheUser) {
+TEST(ProgramCommand, PrefersTheFolderOfTheUser) {
   const testing_support::TemporaryFolder folder;
   const std::string own = folder.write("template.py", "").string();
   ::setenv("KVCTS_CONNECTOR_PATH", folder.path().c_str(), 1);
@@ -88,8 +88,8 @@ TEST(Messages, CarryClaimsAndNeverTheTruth) {
   EXPECT_EQ(moves["requests"][0]["peer_blocks"], (json{3, 0, 5}));
 }
 
-TEST(Session, StopsWaitingForForgottenCalls) {
-  Session session(command_of("c", options_of({python, programs + "hostile.py"})));
+TEST(ProgramSession, StopsWaitingForForgottenCalls) {
+  ProgramSession session(command_of("c", options_of({python, programs + "hostile.py"})));
   session.wait(session.call("hello", {{"role", "producer"}, {"options", {{"fault", "transfer:pending"}}}}));
   const std::uint64_t id = session.call("transfer", {{"job", 1}, {"requests", json::array()}});
   while (!session.accepted(id)) session.pump();
@@ -110,7 +110,7 @@ class HostTest : public ::testing::Test {
     for (const Side s : {Side::producer, Side::consumer}) {
       auto mine = options;
       if (side.empty() || side == name(s)) mine["options"] = more;
-      hosts_.push_back(std::make_unique<Host>("c", mine, s, "test", nullptr));
+      hosts_.push_back(std::make_unique<ProgramHost>("c", mine, s, "test", nullptr));
       auto& memory = memory_.emplace_back();
       for (const RegionRef& region : regions(case_, s)) {
         files_.emplace_back(region.name, static_cast<std::size_t>(region.bytes) + 100);
@@ -137,8 +137,8 @@ class HostTest : public ::testing::Test {
     }
   }
   ResolvedCase case_;
-  std::vector<std::unique_ptr<Host>> hosts_;
-  std::vector<std::vector<Memory>> memory_;
+  std::vector<std::unique_ptr<ProgramHost>> hosts_;
+  std::vector<std::vector<MemoryMessage>> memory_;
   std::deque<process::MemoryFile> files_;
 };
 
@@ -165,7 +165,7 @@ TEST_F(HostTest, ReplacesAnAbandonedProgramUnlessItReleasesTheJob) {
     int patience = -1;  // polls until the wait is abandoned, once
     auto options = options_of({python, programs + "hostile.py"});
     options["options"] = message;
-    Host host("c", options, Side::producer, "test", [&] { return patience >= 0 && patience-- == 0; });
+    ProgramHost host("c", options, Side::producer, "test", [&] { return patience >= 0 && patience-- == 0; });
     process::Progress progress;
     const json pid = host.start()["facts"]["pid"];
     host.open(1, case_, memory_[0], json::array());
@@ -195,12 +195,12 @@ TEST_F(HostTest, SkipsWithTheReasonOfTheProgram) {
   EXPECT_EQ(job(1), json({{"skipped", {{"at", "hello"}, {"text", "a library is missing: pip install it"}}}}).dump());
 }
 
-TEST(Host, StopsWaitingOnRequest) {
+TEST(ProgramHost, StopsWaitingOnRequest) {
   for (const char* fault : {"hello:sleep", "register:sleep"}) {  // before the program has said anything, and after
     json options = options_of({python, programs + "hostile.py"});
     options["options"] = {{"fault", fault}};
     int asked = 0;
-    Host host("c", options, Side::producer, "test", [&] { return ++asked > 2000; });  // about two seconds
+    ProgramHost host("c", options, Side::producer, "test", [&] { return ++asked > 2000; });  // about two seconds
     const ResolvedCase c = small_case("a");
     try {
       host.open(1, c, {{"a", "/dev/null", 0, 1}, {"b", "/dev/null", 0, 1}}, json::array());

@@ -54,7 +54,7 @@ std::optional<int> reap(pid_t pid, int patience_ms) {
 
 }  // namespace
 
-Session::Session(const Command& command) {
+ProgramSession::ProgramSession(const ProgramCommand& command) {
   auto [ours, theirs] = process::socket_pair();
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -83,23 +83,23 @@ Session::Session(const Command& command) {
   channel_ = process::Channel(std::move(ours), options);
 }
 
-Session::~Session() {
+ProgramSession::~ProgramSession() {
   if (reaped_) return;
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   reap(pid_, 5000);
 }
 
-std::int64_t Session::resident_bytes() const {
+std::int64_t ProgramSession::resident_bytes() const {
   return reaped_ ? 0 : static_cast<std::int64_t>(process::private_bytes(pid_));
 }
 
-void Session::broken(const std::string& text) {
+void ProgramSession::broken(const std::string& text) {
   ended_.emplace("protocol", "the connector program breaks the protocol: " + text);
   throw *ended_;
 }
 
-void Session::gone(const std::string& text) {
+void ProgramSession::gone(const std::string& text) {
   if (const auto status = reap(pid_, closing_patience_ms)) {
     reaped_ = true;
     ::kill(-pid_, SIGKILL);  // what it left in its group
@@ -110,7 +110,7 @@ void Session::gone(const std::string& text) {
   throw *ended_;
 }
 
-std::uint64_t Session::call(const std::string& name, json arguments) {
+std::uint64_t ProgramSession::call(const std::string& name, json arguments) {
   if (ended_) throw *ended_;
   const std::uint64_t id = next_++;
   arguments["call"] = name;
@@ -126,7 +126,7 @@ std::uint64_t Session::call(const std::string& name, json arguments) {
   return id;
 }
 
-void Session::settle(std::uint64_t id, const json& reply, bool polled) {
+void ProgramSession::settle(std::uint64_t id, const json& reply, bool polled) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || (polled && (!found->second.accepted || found->second.answer)))
     broken("poll reports call " + std::to_string(id) + ", which is not pending");
@@ -147,7 +147,7 @@ void Session::settle(std::uint64_t id, const json& reply, bool polled) {
     found->second.answer = reply;
 }
 
-void Session::answer(const json& reply) {
+void ProgramSession::answer(const json& reply) {
   if (unanswered_.empty()) broken("an unsolicited answer: " + process::dump(reply).substr(0, 200));
   const std::uint64_t expected = unanswered_.front();
   const auto id = reply.find("id");
@@ -177,7 +177,7 @@ void Session::answer(const json& reply) {
   }
 }
 
-void Session::free(const json& entries) {
+void ProgramSession::free(const json& entries) {
   if (!entries.is_array()) broken("poll: freed is no list");
   for (const json& one : entries) {
     const auto text = [&](const char* key) { return one.is_object() && one.contains(key) && one[key].is_string(); };
@@ -190,7 +190,7 @@ void Session::free(const json& entries) {
   }
 }
 
-std::optional<json> Session::take_freed(std::uint64_t id) {
+std::optional<json> ProgramSession::take_freed(std::uint64_t id) {
   const auto call = calls_.find(id);
   if (call == calls_.end() || call->second.freed.empty()) return std::nullopt;
   json one = std::move(call->second.freed.front());
@@ -198,7 +198,7 @@ std::optional<json> Session::take_freed(std::uint64_t id) {
   return one;
 }
 
-void Session::pump() {
+void ProgramSession::pump() {
   if (ended_) throw *ended_;
   try {
     channel_.flush();
@@ -216,21 +216,21 @@ void Session::pump() {
   }
 }
 
-void Session::forget() {
+void ProgramSession::forget() {
   for (auto& [id, call] : calls_) call.forgotten = call.name != "poll";
 }
 
-bool Session::waiting() const {
+bool ProgramSession::waiting() const {
   return std::any_of(calls_.begin(), calls_.end(),
                      [](const auto& c) { return c.second.accepted && !c.second.answer && !c.second.forgotten; });
 }
 
-bool Session::accepted(std::uint64_t id) const {
+bool ProgramSession::accepted(std::uint64_t id) const {
   const auto found = calls_.find(id);
   return found != calls_.end() && found->second.accepted;
 }
 
-std::optional<json> Session::take(std::uint64_t id) {
+std::optional<json> ProgramSession::take(std::uint64_t id) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || !found->second.answer) return std::nullopt;
   std::optional<json> answer = std::move(found->second.answer);
@@ -238,7 +238,7 @@ std::optional<json> Session::take(std::uint64_t id) {
   return answer;
 }
 
-json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
+json ProgramSession::wait(std::uint64_t id, const std::function<bool()>& stop) {
   for (;;) {
     pump();
     if (auto answer = take(id)) return *std::move(answer);
@@ -248,7 +248,7 @@ json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
   }
 }
 
-std::optional<ProgramEnded> Session::shut_down(int patience_ms) {
+std::optional<ProgramEnded> ProgramSession::shut_down(int patience_ms) {
   if (reaped_ || ended_) return std::nullopt;
   const std::int64_t deadline = now_ns() + patience_ms * ns_per_ms;
   std::string how;

@@ -32,14 +32,14 @@ struct Abandoned : std::runtime_error {
 
 /// One program, from start to end. Calls never block: the program answers each immediately, "pending" while work continues,
 /// and is then polled. No time limits here: the supervisor of the worker enforces deadlines from outside.
-class Session {
+class ProgramSession {
  public:
   /// Starts it. It inherits this process' standard output and error; the socket is its descriptor 3. Throws NotHere, or
   /// std::system_error when the machine cannot start a process.
-  explicit Session(const Command& command);
-  ~Session();  ///< kills it, with its process group
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  explicit ProgramSession(const ProgramCommand& command);
+  ~ProgramSession();  ///< kills it, with its process group
+  ProgramSession(const ProgramSession&) = delete;
+  ProgramSession& operator=(const ProgramSession&) = delete;
 
   pid_t pid() const { return pid_; }
   std::int64_t resident_bytes() const;

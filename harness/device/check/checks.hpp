@@ -13,7 +13,7 @@
 namespace kvcts::device::checks {
 
 /// What all checks share.
-struct Bench {
+struct DeviceBench {
   Gpu& gpu;
   Stream stream;
   std::filesystem::path golden;                       ///< folder of golden tensors
@@ -23,7 +23,7 @@ struct Bench {
 };
 
 /// Thrown by a check that finds a fault; its text says what was expected and what was found.
-struct Wrong : std::runtime_error {
+struct CheckFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 /// Thrown by a check that this device cannot run.
@@ -32,23 +32,23 @@ struct Skip : std::runtime_error {
 };
 
 /// Returns one line of what was checked.
-using Run = std::string (*)(Bench&);
-struct Check {
+using Run = std::string (*)(DeviceBench&);
+struct DeviceCheck {
   const char* name;
   const char* title;
   Run run;
 };
-std::span<const Check> all();
+std::span<const DeviceCheck> all();
 
-std::string canary(Bench&);
-std::string goldens(Bench&);
-std::string memory_kinds(Bench&);
-std::string far_offsets(Bench&);
-std::string conversions(Bench&);
-std::string relayouts(Bench&);
-std::string peers(Bench&);
-std::string neighbours(Bench&);
-std::string speed(Bench&);
+std::string canary(DeviceBench&);
+std::string goldens(DeviceBench&);
+std::string memory_kinds(DeviceBench&);
+std::string far_offsets(DeviceBench&);
+std::string conversions(DeviceBench&);
+std::string relayouts(DeviceBench&);
+std::string peers(DeviceBench&);
+std::string neighbours(DeviceBench&);
+std::string speed(DeviceBench&);
 
 /// The role that a second process of this program plays for neighbours(): "canary", or "hang" (never ends). Returns
 /// its exit status.

@@ -20,15 +20,15 @@ namespace {
 using layout::Axis;
 using layout::Dtype;
 
-/// Finds the first difference of two byte strings; throws Wrong.
+/// Finds the first difference of two byte strings; throws CheckFailure.
 void expect_equal(std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected, const std::string& what) {
   const auto at = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
   if (at.first == found.end() && at.second == expected.end()) return;
-  throw Wrong(what + ": byte " + std::to_string(at.first - found.begin()) + " of " + std::to_string(expected.size()) +
-              " differs from the host's");
+  throw CheckFailure(what + ": byte " + std::to_string(at.first - found.begin()) + " of " + std::to_string(expected.size()) +
+                     " differs from the host's");
 }
 
-std::vector<std::uint8_t> read(Bench& b, Address from, std::uint64_t bytes) {
+std::vector<std::uint8_t> read(DeviceBench& b, Address from, std::uint64_t bytes) {
   std::vector<std::uint8_t> out(bytes);
   check(b.gpu.driver(), b.gpu.driver().copy_out(out.data(), from, bytes, b.stream), "copying from the device");
   b.gpu.synchronize(b.stream);
@@ -46,7 +46,7 @@ std::vector<kernels::BlockContent> content_of(const golden::GoldenTensor& tensor
 }
 
 /// One allocation of a golden tensor: the device writes it, the file verifies it, then the device checks it in place.
-void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layout::Cache& cache, std::size_t a) {
+void golden_allocation(DeviceBench& b, const golden::GoldenTensor& tensor, const layout::Cache& cache, std::size_t a) {
   const auto& golden = tensor.allocations[a].bytes;
   Image image;
   image.bytes = golden.size();
@@ -63,8 +63,8 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
   const std::string what = tensor.layout + " " + tensor.dtype + " " + tensor.allocations[a].name;
   expect_equal(read(b, memory.address(), image.bytes), golden, what);
   if (const auto wrong = work.check(memory.address(), 1, b.stream); wrong.wrong_bytes != 0) {
-    throw Wrong(what + ": the device reports " + std::to_string(wrong.wrong_bytes) +
-                " wrong bytes in memory equal to the golden tensor");
+    throw CheckFailure(what + ": the device reports " + std::to_string(wrong.wrong_bytes) +
+                       " wrong bytes in memory equal to the golden tensor");
   }
   // This check must fail.
   const std::uint64_t at = image.bytes / 2;
@@ -73,8 +73,8 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
   b.gpu.synchronize(b.stream);
   const auto found = work.check(memory.address(), 4, b.stream);
   if (found.wrong_bytes != 1 || found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)}) {
-    throw Wrong(what + ": one byte was corrupted, at " + std::to_string(at) + "; the device finds " +
-                std::to_string(found.wrong_bytes));
+    throw CheckFailure(what + ": one byte was corrupted, at " + std::to_string(at) + "; the device finds " +
+                       std::to_string(found.wrong_bytes));
   }
 }
 
@@ -100,12 +100,12 @@ layout::Plane packed_pool(const char* letters, Dtype dtype, std::int64_t blocks,
   return plane;
 }
 
-std::string canary(Bench& b) {
+std::string canary(DeviceBench& b) {
   b.gpu.canary();
   return "tags of a small pool equal the host's";
 }
 
-std::string goldens(Bench& b) {
+std::string goldens(DeviceBench& b) {
   if (b.golden.empty()) throw Skip("no folder of golden tensors was given (--golden)");
   std::size_t tensors = 0, skipped = 0;
   std::string layout;
@@ -123,12 +123,12 @@ std::string goldens(Bench& b) {
     }
   }
   b.numbers = {{"tensors", tensors}, {"aliased", skipped}};
-  if (tensors == 0) throw Wrong("no golden tensor was found in " + b.golden.string());
+  if (tensors == 0) throw CheckFailure("no golden tensor was found in " + b.golden.string());
   return std::to_string(tensors) + " golden tensors written bit for bit and checked in place; " + std::to_string(skipped) +
          " with aliased coordinates left out";
 }
 
-std::string memory_kinds(Bench& b) {
+std::string memory_kinds(DeviceBench& b) {
   std::string done;
   const layout::Plane plane = packed_pool("BKNHC", Dtype::bf16, 64, 8, 128);
   Image image;
@@ -153,14 +153,14 @@ std::string memory_kinds(Bench& b) {
     work.fill(memory->address(), b.stream);
     expect_equal(read(b, memory->address(), image.bytes), expected, word);
     if (const auto wrong = work.check(memory->address(), 1, b.stream); wrong.wrong_bytes != 0)
-      throw Wrong(word + ": the check in place reports wrong bytes");
+      throw CheckFailure(word + ": the check in place reports wrong bytes");
     b.numbers[word] = "pass";
     done += (done.empty() ? "" : ", ") + word;
   }
   return done;
 }
 
-std::string far_offsets(Bench& b) {
+std::string far_offsets(DeviceBench& b) {
   // A pool whose last block lies beyond 4 GiB: 32-bit counts go wrong there.
   const std::int64_t block = 16 * 8 * 256, blocks = (std::int64_t{5} << 30) / block;
   Image image;
@@ -176,7 +176,7 @@ std::string far_offsets(Bench& b) {
   RegionWork work(b.gpu, image, b.stream);
   work.fill(memory.address(), b.stream);
   if (const auto wrong = work.check(memory.address(), 4, b.stream); wrong.wrong_bytes != 0)
-    throw Wrong("a pool of 5 GiB differs from what was written");
+    throw CheckFailure("a pool of 5 GiB differs from what was written");
   for (const std::uint64_t at :
        {image.bytes - 1, (std::uint64_t{4} << 30) - 1, std::uint64_t{4} << 30, (std::uint64_t{4} << 30) + block + 5}) {
     const std::uint8_t before = read(b, memory.address() + at, 1)[0], spoilt = before ^ 0x20;
@@ -184,7 +184,7 @@ std::string far_offsets(Bench& b) {
     b.gpu.synchronize(b.stream);
     const auto found = work.check(memory.address(), 2, b.stream);
     if (found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)})
-      throw Wrong("a byte at offset " + std::to_string(at) + " was corrupted but not reported there");
+      throw CheckFailure("a byte at offset " + std::to_string(at) + " was corrupted but not reported there");
     check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &before, 1, b.stream), "restoring a byte");
     b.gpu.synchronize(b.stream);
   }
@@ -206,7 +206,7 @@ std::vector<std::uint8_t> all_converted(Dtype from, Dtype to, std::int64_t count
   return out;
 }
 
-std::string conversions(Bench& b) {
+std::string conversions(DeviceBench& b) {
   constexpr std::int64_t count = 65536;
   std::vector<std::uint8_t> in(count * 2);
   for (std::int64_t k = 0; k < count; ++k) {
@@ -235,7 +235,7 @@ std::string conversions(Bench& b) {
   return "all 65536 inputs of " + std::to_string(pairs) + " pairs of dtypes equal the host's";
 }
 
-std::string relayouts(Bench& b) {
+std::string relayouts(DeviceBench& b) {
   int pairs = 0;
   const std::int64_t blocks = 12;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp32, Dtype::e4m3fn}) {
@@ -267,7 +267,7 @@ std::string relayouts(Bench& b) {
   return std::to_string(pairs) + " pairs of layouts and dtypes equal the host's";
 }
 
-std::string peers(Bench& b) {
+std::string peers(DeviceBench& b) {
   const Driver& driver = b.gpu.driver();
   const int count = device_count(driver);
   if (count < 2) throw Skip("this machine has one device");

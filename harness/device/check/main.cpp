@@ -15,8 +15,8 @@
 
 namespace kvcts::device::checks {
 
-std::span<const Check> all() {
-  static constexpr Check table[] = {
+std::span<const DeviceCheck> all() {
+  static constexpr DeviceCheck table[] = {
       {"canary", "the device computes", canary},
       {"peers", "devices that reach each other", peers},
       {"neighbours", "two processes, one of which hangs", neighbours},
@@ -49,7 +49,7 @@ json facts_json(const Facts& facts, const Driver& driver) {
           {"evidence", facts.modelled ? "modelled" : "executed"}};
 }
 
-json run(checks::Bench& bench, const checks::Check& check) {
+json run(checks::DeviceBench& bench, const checks::DeviceCheck& check) {
   const auto begin = std::chrono::steady_clock::now();
   json out{{"check", check.name}, {"title", check.title}};
   bench.numbers = json::object();
@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
                 document["device"]["evidence"].get<std::string>().c_str());
     if (!role.empty()) return checks::act_as(role, gpu);
     OwnStream stream(gpu);
-    checks::Bench bench{gpu, stream, golden, ordinal, std::min<std::uint64_t>(mebibytes << 20, gpu.free_bytes() / 4), {}};
+    checks::DeviceBench bench{gpu, stream, golden, ordinal, std::min<std::uint64_t>(mebibytes << 20, gpu.free_bytes() / 4),
+                              {}};
     document["device"]["free_bytes"] = gpu.free_bytes();
     for (const auto& check : checks::all()) {
       if (!only.empty() && only != check.name) continue;

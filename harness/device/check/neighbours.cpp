@@ -28,7 +28,7 @@ class Neighbour {
  public:
   Neighbour(const std::string& role, int device) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Wrong("cannot create a pipe for a second process");
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw CheckFailure("cannot create a pipe for a second process");
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -43,7 +43,7 @@ class Neighbour {
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[1]);
     out_ = ends[0];
-    if (failed != 0) throw Wrong("cannot start a second process");
+    if (failed != 0) throw CheckFailure("cannot start a second process");
   }
   ~Neighbour() {
     end();
@@ -99,11 +99,11 @@ int act_as(const std::string& role, Gpu& gpu) {
   for (;;) ::pause();
 }
 
-std::string neighbours(Bench& b) {
+std::string neighbours(DeviceBench& b) {
   const int device = b.ordinal;
   Neighbour hanging("hang", device);
   if (!hanging.says_something(milliseconds(60'000)))
-    throw Wrong("a second process did not launch a kernel on this device within 60 s");
+    throw CheckFailure("a second process did not launch a kernel on this device within 60 s");
   const auto begin = Clock::now();
   std::string words;
   {
@@ -111,18 +111,19 @@ std::string neighbours(Bench& b) {
     const int status = beside.ends_within(milliseconds(20'000));
     const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count();
     if (status > 0)
-      throw Wrong("while a kernel of one process never ended, another's canary failed (status " + std::to_string(status) +
-                  ")");
+      throw CheckFailure("while a kernel of one process never ended, another's canary failed (status " +
+                         std::to_string(status) + ")");
     b.numbers["beside_ms"] = status == 0 ? took : -1;
     words = status == 0 ? "while a kernel never ends, another process computes (" + std::to_string(took) + " ms)"
                         : "while a kernel never ends, another process waits (more than 20 s)";
-    if (!beside.end()) throw Wrong("SIGKILL did not end a process on the device");
+    if (!beside.end()) throw CheckFailure("SIGKILL did not end a process on the device");
   }
-  if (!hanging.end()) throw Wrong("SIGKILL did not end the process whose kernel never ends within 20 s");
+  if (!hanging.end()) throw CheckFailure("SIGKILL did not end the process whose kernel never ends within 20 s");
   Neighbour after("canary", device);
   if (const int status = after.ends_within(milliseconds(30'000)); status != 0)
-    throw Wrong("after the hanging process was ended, the device's canary " +
-                (status < 0 ? std::string("did not end within 30 s") : "failed with status " + std::to_string(status)));
+    throw CheckFailure(
+        "after the hanging process was ended, the device's canary " +
+        (status < 0 ? std::string("did not end within 30 s") : "failed with status " + std::to_string(status)));
   b.gpu.canary();
   return words + "; after its end the device works";
 }

@@ -15,7 +15,7 @@ using layout::Dtype;
 
 /// Median milliseconds of several runs, after one uncounted run.
 template <class Work>
-double median_ms(Bench& b, Work&& work, int runs = 9) {
+double median_ms(DeviceBench& b, Work&& work, int runs = 9) {
   OwnEvent begin(b.gpu), end(b.gpu);
   std::vector<double> times;
   for (int k = 0; k <= runs; ++k) {
@@ -68,7 +68,7 @@ std::string report(const std::vector<Row>& rows, nlohmann::json& numbers) {
 }  // namespace
 
 // One sequence: a row reads what the rows before it left in the buffers.
-std::string speed(Bench& b) {
+std::string speed(DeviceBench& b) {
   const Driver& d = b.gpu.driver();
   const std::int64_t heads = 8, channels = 128, block = 16 * heads * channels * 2;
   const std::int64_t blocks = static_cast<std::int64_t>(b.bytes) / block;
@@ -106,7 +106,7 @@ std::string speed(Bench& b) {
   RegionWork work(b.gpu, image, b.stream);
   add("check", "read", 0.9, bytes, [&] { work.launch_check(one.address(), b.stream); });
   if (const auto wrong = work.check(one.address(), 1, b.stream); wrong.wrong_bytes != 0)
-    throw Wrong("the kernel generated wrong content at full speed");
+    throw CheckFailure("the kernel generated wrong content at full speed");
   // Two buffers: of one, the second read would come from the cache.
   check(d, d.copy(two.address(), one.address(), bytes, b.stream), "copy");
   add("compare", "read", 0.9, 2 * bytes, [&] {

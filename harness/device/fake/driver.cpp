@@ -25,36 +25,36 @@ constexpr std::uint64_t page = 4096, grain = 64 << 10;
 
 std::uint64_t rounded(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
 
-Status allocate_block(Address* out, std::uint64_t bytes, Block::Kind kind) {
+Status allocate_block(Address* out, std::uint64_t bytes, FakeBlock::Kind kind) {
   if (bytes == 0) return status::invalid_value;
-  State& s = state();
+  FakeState& s = state();
   if (const Status dead = s.alive(); dead != status::success) return dead;
   const std::uint64_t whole = rounded(bytes, page);
-  if (kind == Block::Kind::device && s.used_bytes + whole > device_bytes) return status::out_of_memory;
+  if (kind == FakeBlock::Kind::device && s.used_bytes + whole > device_bytes) return status::out_of_memory;
   const int descriptor = make_file(whole);
   const Address at = descriptor < 0 ? 0 : map_file(descriptor, whole);
   if (at == 0) return status::out_of_memory;
   const std::lock_guard lock(s.mutex);
   s.blocks[at] = {whole, descriptor, kind};
-  if (kind == Block::Kind::device) s.used_bytes += whole;
+  if (kind == FakeBlock::Kind::device) s.used_bytes += whole;
   *out = at;
   return status::success;
 }
 
-Status free_block(Address address, Block::Kind kind) {
-  State& s = state();
+Status free_block(Address address, FakeBlock::Kind kind) {
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.blocks.find(address);
   if (found == s.blocks.end() || found->second.kind != kind) return status::invalid_value;
   ::munmap(reinterpret_cast<void*>(address), found->second.bytes);
   if (found->second.descriptor >= 0) ::close(found->second.descriptor);
-  if (kind == Block::Kind::device) s.used_bytes -= found->second.bytes;
+  if (kind == FakeBlock::Kind::device) s.used_bytes -= found->second.bytes;
   s.blocks.erase(found);
   return status::success;
 }
 
 Status enqueue(Stream stream, Task task) {
-  State& s = state();
+  FakeState& s = state();
   if (const Status dead = s.alive(); dead != status::success) return dead;
   s.stream(stream).add(std::move(task));
   return status::success;
@@ -250,11 +250,11 @@ EXPORT cuLaunchKernel(Function function, unsigned blocks, unsigned, unsigned, un
   // One processor needs few blocks: kernels stride.
   return enqueue(stream, [twin, args, blocks = std::min(blocks, 8u)]() -> Status {
     switch (twin->run(args->data(), blocks)) {
-      case kvcts::cuda::Ending::illegal_address:
+      case kvcts::cuda::TwinEnding::illegal_address:
         return failed(status::illegal_address);
-      case kvcts::cuda::Ending::assertion:
+      case kvcts::cuda::TwinEnding::assertion:
         return failed(status::assertion);
-      case kvcts::cuda::Ending::done:
+      case kvcts::cuda::TwinEnding::done:
         break;
     }
     return status::success;
@@ -279,12 +279,12 @@ EXPORT cuStreamQuery(Stream stream) {
   return state().stream(stream).idle() ? status::success : status::not_ready;
 }
 EXPORT cuEventCreate(Event* out, unsigned) {
-  *out = reinterpret_cast<Event>(new Mark);
+  *out = reinterpret_cast<Event>(new FakeMark);
   return state().alive();
 }
 EXPORT cuEventDestroy_v2(Event) { return status::success; }  // leaked: a stream may still hold it
 EXPORT cuEventRecord(Event event, Stream stream) {
-  auto* mark = reinterpret_cast<Mark*>(event);
+  auto* mark = reinterpret_cast<FakeMark*>(event);
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mark->mutex);
@@ -299,7 +299,7 @@ EXPORT cuEventRecord(Event event, Stream stream) {
   });
 }
 EXPORT cuStreamWaitEvent(Stream stream, Event event, unsigned) {
-  auto* mark = reinterpret_cast<Mark*>(event);
+  auto* mark = reinterpret_cast<FakeMark*>(event);
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mark->mutex);
@@ -313,12 +313,12 @@ EXPORT cuStreamWaitEvent(Stream stream, Event event, unsigned) {
 }
 EXPORT cuEventQuery(Event event) {
   if (const Status dead = state().alive(); dead != status::success) return dead;
-  auto* mark = reinterpret_cast<Mark*>(event);
+  auto* mark = reinterpret_cast<FakeMark*>(event);
   const std::lock_guard lock(mark->mutex);
   return mark->passed >= mark->recorded ? status::success : status::not_ready;
 }
 EXPORT cuEventSynchronize(Event event) {
-  auto* mark = reinterpret_cast<Mark*>(event);
+  auto* mark = reinterpret_cast<FakeMark*>(event);
   std::unique_lock lock(mark->mutex);
   while (mark->passed < mark->recorded && state().alive() == status::success) {
     mark->changed.wait_for(lock, std::chrono::milliseconds(1));
@@ -326,33 +326,35 @@ EXPORT cuEventSynchronize(Event event) {
   return state().alive();
 }
 EXPORT cuEventElapsedTime(float* out, Event from, Event to) {
-  *out = static_cast<float>(reinterpret_cast<Mark*>(to)->at_ms - reinterpret_cast<Mark*>(from)->at_ms);
+  *out = static_cast<float>(reinterpret_cast<FakeMark*>(to)->at_ms - reinterpret_cast<FakeMark*>(from)->at_ms);
   return status::success;
 }
 
-EXPORT cuMemAlloc_v2(Address* out, std::size_t bytes) { return allocate_block(out, bytes, Block::Kind::device); }
-EXPORT cuMemFree_v2(Address address) { return free_block(address, Block::Kind::device); }
-EXPORT cuMemAllocAsync(Address* out, std::size_t bytes, Stream) { return allocate_block(out, bytes, Block::Kind::device); }
+EXPORT cuMemAlloc_v2(Address* out, std::size_t bytes) { return allocate_block(out, bytes, FakeBlock::Kind::device); }
+EXPORT cuMemFree_v2(Address address) { return free_block(address, FakeBlock::Kind::device); }
+EXPORT cuMemAllocAsync(Address* out, std::size_t bytes, Stream) {
+  return allocate_block(out, bytes, FakeBlock::Kind::device);
+}
 EXPORT cuMemFreeAsync(Address address, Stream stream) {
   state().stream(stream).drain();
-  return free_block(address, Block::Kind::device);
+  return free_block(address, FakeBlock::Kind::device);
 }
 EXPORT cuMemHostAlloc(void** out, std::size_t bytes, unsigned) {
   Address at = 0;
-  const Status status = allocate_block(&at, bytes, Block::Kind::pinned);
+  const Status status = allocate_block(&at, bytes, FakeBlock::Kind::pinned);
   if (status == status::success) *out = host(at);
   return status;
 }
-EXPORT cuMemFreeHost(void* memory) { return free_block(reinterpret_cast<Address>(memory), Block::Kind::pinned); }
+EXPORT cuMemFreeHost(void* memory) { return free_block(reinterpret_cast<Address>(memory), FakeBlock::Kind::pinned); }
 EXPORT cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   const auto [at, fresh] =
-      s.blocks.try_emplace(reinterpret_cast<Address>(memory), Block{bytes, -1, Block::Kind::registered});
+      s.blocks.try_emplace(reinterpret_cast<Address>(memory), FakeBlock{bytes, -1, FakeBlock::Kind::registered});
   return fresh ? s.sticky : status::host_memory_already_registered;
 }
 EXPORT cuMemHostUnregister(void* memory) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   return s.blocks.erase(reinterpret_cast<Address>(memory)) > 0 ? status::success : status::invalid_value;
 }
@@ -409,7 +411,7 @@ EXPORT cuMemAddressFree(Address address, std::size_t bytes) {
 }
 EXPORT cuMemCreate(AllocationHandle* out, std::size_t bytes, const AllocationProperties*, unsigned long long) {
   if (bytes == 0 || bytes % grain != 0) return status::invalid_value;
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.used_bytes + bytes > device_bytes) return status::out_of_memory;
   const int descriptor = make_file(bytes);
@@ -420,7 +422,7 @@ EXPORT cuMemCreate(AllocationHandle* out, std::size_t bytes, const AllocationPro
   return s.sticky;
 }
 EXPORT cuMemRelease(AllocationHandle handle) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.allocations.find(handle);
   if (found == s.allocations.end()) return status::invalid_value;
@@ -430,7 +432,7 @@ EXPORT cuMemRelease(AllocationHandle handle) {
   return status::success;
 }
 EXPORT cuMemMap(Address address, std::size_t bytes, std::size_t offset, AllocationHandle handle, unsigned long long) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.allocations.find(handle);
   auto room = s.reserved.upper_bound(address);
@@ -441,11 +443,11 @@ EXPORT cuMemMap(Address address, std::size_t bytes, std::size_t offset, Allocati
   // No access before cuMemSetAccess, as on a device.
   if (::mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.first, 0) == MAP_FAILED)
     return status::out_of_memory;
-  s.blocks[address] = {bytes, -1, Block::Kind::mapped};
+  s.blocks[address] = {bytes, -1, FakeBlock::Kind::mapped};
   return s.sticky;
 }
 EXPORT cuMemUnmap(Address address, std::size_t bytes) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.blocks.erase(address) == 0) return status::invalid_value;
   ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -455,10 +457,10 @@ EXPORT cuMemSetAccess(Address address, std::size_t bytes, const Access*, std::si
   return ::mprotect(host(address), bytes, PROT_READ | PROT_WRITE) == 0 ? status::success : status::invalid_value;
 }
 EXPORT cuIpcGetMemHandle(IpcHandle* out, Address address) {
-  State& s = state();
+  FakeState& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.blocks.find(address);
-  if (found == s.blocks.end() || found->second.kind != Block::Kind::device) return status::invalid_value;
+  if (found == s.blocks.end() || found->second.kind != FakeBlock::Kind::device) return status::invalid_value;
   const IpcName name{::getpid(), found->second.descriptor, 0, found->second.bytes};
   std::memset(out, 0, sizeof *out);
   std::memcpy(out, &name, sizeof name);
@@ -474,10 +476,10 @@ EXPORT cuIpcOpenMemHandle_v2(Address* out, IpcHandle handle, unsigned) {
   *out = map_file(descriptor, name.bytes);
   if (*out == 0) return status::out_of_memory;
   const std::lock_guard lock(state().mutex);
-  state().blocks[*out] = {name.bytes, descriptor, Block::Kind::ipc};
+  state().blocks[*out] = {name.bytes, descriptor, FakeBlock::Kind::ipc};
   return state().sticky;
 }
-EXPORT cuIpcCloseMemHandle(Address address) { return free_block(address, Block::Kind::ipc); }
+EXPORT cuIpcCloseMemHandle(Address address) { return free_block(address, FakeBlock::Kind::ipc); }
 
 EXPORT cuStreamBeginCapture_v2(Stream stream, int) {
   if (stream == nullptr || state().stream(stream).capture) return status::invalid_value;

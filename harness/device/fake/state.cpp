@@ -51,17 +51,17 @@ void StreamQueue::run() {
   }
 }
 
-Status State::alive() {
+Status FakeState::alive() {
   const std::lock_guard lock(mutex);
   return sticky;
 }
 
-void State::die(Status status) {
+void FakeState::die(Status status) {
   const std::lock_guard lock(mutex);
   if (sticky == status::success) sticky = status;
 }
 
-bool State::covers(Address address, std::uint64_t bytes) {
+bool FakeState::covers(Address address, std::uint64_t bytes) {
   const std::lock_guard lock(mutex);
   // Accesses may cross adjacent mapped pieces.
   while (bytes > 0) {
@@ -77,15 +77,15 @@ bool State::covers(Address address, std::uint64_t bytes) {
   return true;
 }
 
-StreamQueue& State::stream(Stream stream) {
+StreamQueue& FakeState::stream(Stream stream) {
   if (stream != nullptr) return *reinterpret_cast<StreamQueue*>(stream);
   const std::lock_guard lock(mutex);
   if (null_stream == nullptr) streams.push_back(null_stream = new StreamQueue);
   return *null_stream;
 }
 
-State& state() {
-  static State* const all = new State;  // never destroyed: threads of hung streams may outlive main()
+FakeState& state() {
+  static FakeState* const all = new FakeState;  // never destroyed: threads of hung streams may outlive main()
   return *all;
 }
 

@@ -45,7 +45,7 @@ class StreamQueue {
 };
 
 /// A point in a stream.
-struct Mark {
+struct FakeMark {
   std::mutex mutex;
   std::condition_variable changed;
   std::uint64_t recorded{0}, passed{0};  ///< how often
@@ -53,15 +53,15 @@ struct Mark {
 };
 
 /// A range of addresses that device code and copies may touch.
-struct Block {
+struct FakeBlock {
   std::uint64_t bytes{0};
   int descriptor{-1};  ///< of the backing memory file, if any
   enum class Kind { device, pinned, registered, ipc, mapped } kind{Kind::device};
 };
 
-struct State {
+struct FakeState {
   std::mutex mutex;
-  std::map<Address, Block> blocks;
+  std::map<Address, FakeBlock> blocks;
   std::map<Address, std::uint64_t> reserved;
   std::map<AllocationHandle, std::pair<int, std::uint64_t>> allocations;  ///< descriptor, bytes
   AllocationHandle next_handle{1};
@@ -78,7 +78,7 @@ struct State {
   bool covers(Address address, std::uint64_t bytes);
   StreamQueue& stream(Stream stream);
 };
-State& state();
+FakeState& state();
 
 /// Total memory of the pretended device: enough for tests, small enough to run out of.
 inline constexpr std::uint64_t device_bytes = std::uint64_t{2} << 30;

@@ -113,7 +113,7 @@ const Version& identify(const fs::path& package) {
                     "): its C++ interface is unstable, so it is not called; use one of the pinned packages"};
 }
 
-std::string describe(const Status& status) {
+std::string describe(const MooncakeStatus& status) {
   return std::to_string(status.code) + " (" + std::string(code_name(status.code)) + ")" +
          (status.message != nullptr ? std::string(": ") + status.message : "");
 }
@@ -125,7 +125,7 @@ std::string_view name(TaskState state) {
 }
 
 template <class Function>
-void Library::bind(Function*& function, const char* mangled) {
+void MooncakeLibrary::bind(Function*& function, const char* mangled) {
   function = reinterpret_cast<Function*>(dlsym(handle_, (std::string("_ZN8mooncake14TransferEngine") + mangled).c_str()));
   if (function == nullptr)
     throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("mooncake/engine.so does not export ") + mangled};
@@ -133,7 +133,7 @@ void Library::bind(Function*& function, const char* mangled) {
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-Library::Library(const fs::path& package) : version(identify(package)) {
+MooncakeLibrary::MooncakeLibrary(const fs::path& package) : version(identify(package)) {
   show_symbols();
   const fs::path file = library_file(package);
   handle_ = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -160,7 +160,7 @@ Library::Library(const fs::path& package) : version(identify(package)) {
 
 void Engine::Free::operator()(void* memory) const { ::operator delete(memory, std::align_val_t{64}); }
 
-Engine::Engine(const Library& library, const std::string& address)
+Engine::Engine(const MooncakeLibrary& library, const std::string& address)
     : library_(library), storage_(::operator new(object_bytes, std::align_val_t{64})) {
   std::memset(storage_.get(), 0, object_bytes);
   library_.construct(get(), false);
@@ -210,16 +210,16 @@ void Engine::test_itself() {
   if (self == no_segment) fail("it cannot open its own segment");
   const auto base = reinterpret_cast<std::uint64_t>(memory.data());
   for (int i = 0; i < 3; ++i) {
-    requests.add(Op::write, base + from[i], self, base + half + to[i], bytes[i]);
+    requests.add(MooncakeOp::write, base + from[i], self, base + half + to[i], bytes[i]);
     std::memcpy(wanted.data() + half + to[i], memory.data() + from[i], bytes[i]);
   }
   const Batch batch = library_.allocate_batch(get(), 3);
-  if (const Status status = library_.submit(get(), batch, requests.words()); status.code != 0)
+  if (const MooncakeStatus status = library_.submit(get(), batch, requests.words()); status.code != 0)
     fail("submit returned " + describe(status));
   const auto end = std::chrono::steady_clock::now() + self_test_limit;
   for (std::size_t task = 0; task < 3;) {
     TaskStatus status{};
-    if (const Status asked = library_.task_status(get(), batch, task, status); asked.code != 0)
+    if (const MooncakeStatus asked = library_.task_status(get(), batch, task, status); asked.code != 0)
       fail("status returned " + describe(asked));
     // The count may still be the previous one: see look() in mooncake.cpp.
     if (status.state == TaskState::completed && status.bytes != bytes[task])

@@ -28,12 +28,12 @@ struct Version {
 const Version& identify(const std::filesystem::path& package);
 
 /// mooncake::Status as a function returns it; destroyed here, as the original would be.
-struct Status {
+struct MooncakeStatus {
   std::uint16_t code;
   const char* message;  ///< new[], or nullptr
-  ~Status() { delete[] message; }
+  ~MooncakeStatus() { delete[] message; }
 };
-std::string describe(const Status& status);  ///< "1 (invalid argument): words"
+std::string describe(const MooncakeStatus& status);  ///< "1 (invalid argument): words"
 
 /// Transport::TransferStatusEnum.
 enum class TaskState : int { waiting, pending, invalid, canceled, completed, timeout, failed };
@@ -43,7 +43,7 @@ struct TaskStatus {
   std::size_t bytes;
 };
 
-enum class Op : std::uint64_t { read = 0, write = 1 };
+enum class MooncakeOp : std::uint64_t { read = 0, write = 1 };
 using Segment = std::uint64_t;
 using Batch = std::uint64_t;
 inline constexpr Batch no_batch = UINT64_MAX;
@@ -54,7 +54,7 @@ class Requests {
  public:
   explicit Requests(const Version& version) : each_(version.request_words) {}
   void reserve(std::size_t count) { words_.reserve(count * each_); }
-  void add(Op op, std::uint64_t local, Segment segment, std::uint64_t remote, std::uint64_t bytes) {
+  void add(MooncakeOp op, std::uint64_t local, Segment segment, std::uint64_t remote, std::uint64_t bytes) {
     const std::array<std::uint64_t, 7> words{static_cast<std::uint64_t>(op), local, segment, remote, bytes, 0, 0};
     words_.insert(words_.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(each_));
   }
@@ -66,11 +66,11 @@ class Requests {
 };
 
 /// The library, loaded once per process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
-class Library {
+class MooncakeLibrary {
  public:
-  explicit Library(const std::filesystem::path& package);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  explicit MooncakeLibrary(const std::filesystem::path& package);
+  MooncakeLibrary(const MooncakeLibrary&) = delete;
+  MooncakeLibrary& operator=(const MooncakeLibrary&) = delete;
 
   const Version& version;
 
@@ -87,9 +87,9 @@ class Library {
                          bool publish);
   int (*unregister_memory)(void* engine, void* address, bool publish);
   Batch (*allocate_batch)(void* engine, std::size_t requests);
-  Status (*free_batch)(void* engine, Batch batch);
-  Status (*submit)(void* engine, Batch batch, const std::vector<std::uint64_t>& requests);
-  Status (*task_status)(void* engine, Batch batch, std::size_t task, TaskStatus& status);
+  MooncakeStatus (*free_batch)(void* engine, Batch batch);
+  MooncakeStatus (*submit)(void* engine, Batch batch, const std::vector<std::uint64_t>& requests);
+  MooncakeStatus (*task_status)(void* engine, Batch batch, std::size_t task, TaskStatus& status);
 
  private:
   template <class Function>
@@ -101,7 +101,7 @@ class Library {
 class Engine {
  public:
   /// Throws Failure(KVCTS_E_BACKEND).
-  Engine(const Library& library, const std::string& address);
+  Engine(const MooncakeLibrary& library, const std::string& address);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -115,7 +115,7 @@ class Engine {
   void abandon() { abandoned_ = true; }
 
  private:
-  const Library& library_;
+  const MooncakeLibrary& library_;
   struct Free {
     void operator()(void* memory) const;
   };

@@ -52,7 +52,7 @@ std::string chosen_package() {
 }
 
 /// The one library of this process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
-const Library& library(const std::string& package) {
+const MooncakeLibrary& library(const std::string& package) {
   static std::string loaded;
   if (package.empty())
     throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
@@ -62,7 +62,7 @@ const Library& library(const std::string& package) {
   }
   const auto folder = transport::package_folder(package);
   if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(package)};
-  static const Library library(folder);
+  static const MooncakeLibrary library(folder);
   loaded = package;
   return library;
 }
@@ -319,7 +319,7 @@ class MooncakeEngine {
                                      : "";
     return {status, what + ": Mooncake answered " + std::to_string(code) + words, code};
   }
-  static Failure native(const std::string& what, const Status& status) {
+  static Failure native(const std::string& what, const MooncakeStatus& status) {
     const std::int32_t code = status.code == 1   ? KVCTS_E_INVALID
                               : status.code == 2 ? KVCTS_E_NO_RESOURCES
                               : status.code == 4 ? KVCTS_E_BUSY
@@ -372,15 +372,15 @@ class MooncakeEngine {
     running->bytes.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       const Piece& piece = transfer.pieces[transfer.next + i];
-      running->requests.add(transfer.writes ? Op::write : Op::read, piece.local, transfer.peer->segment, piece.remote,
-                            piece.bytes);
+      running->requests.add(transfer.writes ? MooncakeOp::write : MooncakeOp::read, piece.local, transfer.peer->segment,
+                            piece.remote, piece.bytes);
       running->bytes.push_back(piece.bytes);
     }
     running->batch = library_->allocate_batch(engine_->get(), count);
     if (running->batch == no_batch)
       return fail(transfer, {KVCTS_E_NO_RESOURCES, "Mooncake provided no batch for " + std::to_string(count) + " requests"});
     transfer.since = Clock::now();
-    const Status status = library_->submit(engine_->get(), running->batch, running->requests.words());
+    const MooncakeStatus status = library_->submit(engine_->get(), running->batch, running->requests.words());
     transfer.running = std::move(running);
     transfer.next += count;
     ++batches_;
@@ -394,7 +394,7 @@ class MooncakeEngine {
     if (ends_with_first_ && any_failed(transfer)) return false;
     for (; running.settled < running.bytes.size(); ++running.settled) {
       TaskStatus task{};
-      const Status asked = library_->task_status(engine_->get(), running.batch, running.settled, task);
+      const MooncakeStatus asked = library_->task_status(engine_->get(), running.batch, running.settled, task);
       if (asked.code != 0) {
         fail(transfer, native("status", asked));
         return false;
@@ -417,7 +417,7 @@ class MooncakeEngine {
       transfer.moved += task.bytes;
       ++transfer.completed;
     }
-    const Status freed = library_->free_batch(engine_->get(), running.batch);
+    const MooncakeStatus freed = library_->free_batch(engine_->get(), running.batch);
     const auto failed = running.failure;
     transfer.running.reset();
     if (failed) fail(transfer, *failed);
@@ -430,7 +430,7 @@ class MooncakeEngine {
     const Running& running = *transfer.running;
     for (std::size_t i = running.settled; i < running.bytes.size(); ++i) {
       TaskStatus task{};
-      const Status asked = library_->task_status(engine_->get(), running.batch, i, task);
+      const MooncakeStatus asked = library_->task_status(engine_->get(), running.batch, i, task);
       const bool fine =
           task.state == TaskState::waiting || task.state == TaskState::pending || task.state == TaskState::completed;
       if (asked.code == 0 && fine) continue;
@@ -495,7 +495,7 @@ class MooncakeEngine {
     std::erase_if(left_, [&](const auto& running) {
       for (; running->settled < running->bytes.size(); ++running->settled) {
         TaskStatus task{};
-        const Status asked = library_->task_status(engine_->get(), running->batch, running->settled, task);
+        const MooncakeStatus asked = library_->task_status(engine_->get(), running->batch, running->settled, task);
         if (asked.code == 0 && (task.state == TaskState::waiting || task.state == TaskState::pending)) return false;
       }
       return library_->free_batch(engine_->get(), running->batch).code == 0;
@@ -507,7 +507,7 @@ class MooncakeEngine {
   PeerFault peer_fault_;
   std::uint64_t window_{default_window};
   bool guard_{true}, proven_{false}, ends_with_first_{false};
-  const Library* library_{nullptr};
+  const MooncakeLibrary* library_{nullptr};
   std::unique_ptr<Engine> engine_;
   Handles<Region> regions_{"region"};
   Handles<std::shared_ptr<Peer>> peers_{"peer"};

@@ -30,62 +30,64 @@ void*& object(Handle handle) {
 constexpr int c_in_progress = 1;
 
 /// All that the C interface reports: success, in progress, or an error.
-Status folded(int code) {
-  return code == 0 ? Status::success : code == c_in_progress ? Status::in_progress : Status::folded;
+NixlStatus folded(int code) {
+  return code == 0 ? NixlStatus::success : code == c_in_progress ? NixlStatus::in_progress : NixlStatus::folded;
 }
 
 /// The call just failed, so repeating it for its exact code changes nothing. If it succeeds now, the code is unknown.
-Status exactly(Status again) { return again == Status::success || again == Status::in_progress ? Status::folded : again; }
+NixlStatus exactly(NixlStatus again) {
+  return again == NixlStatus::success || again == NixlStatus::in_progress ? NixlStatus::folded : again;
+}
 
 }  // namespace
 
-std::string_view name(Status status) {
+std::string_view name(NixlStatus status) {
   switch (status) {
-    case Status::in_progress:
+    case NixlStatus::in_progress:
       return "NIXL_IN_PROG";
-    case Status::success:
+    case NixlStatus::success:
       return "NIXL_SUCCESS";
-    case Status::not_posted:
+    case NixlStatus::not_posted:
       return "NIXL_ERR_NOT_POSTED";
-    case Status::invalid:
+    case NixlStatus::invalid:
       return "NIXL_ERR_INVALID_PARAM";
-    case Status::backend:
+    case NixlStatus::backend:
       return "NIXL_ERR_BACKEND";
-    case Status::not_found:
+    case NixlStatus::not_found:
       return "NIXL_ERR_NOT_FOUND";
-    case Status::mismatch:
+    case NixlStatus::mismatch:
       return "NIXL_ERR_MISMATCH";
-    case Status::not_allowed:
+    case NixlStatus::not_allowed:
       return "NIXL_ERR_NOT_ALLOWED";
-    case Status::repost_active:
+    case NixlStatus::repost_active:
       return "NIXL_ERR_REPOST_ACTIVE";
-    case Status::unknown:
+    case NixlStatus::unknown:
       return "NIXL_ERR_UNKNOWN";
-    case Status::not_supported:
+    case NixlStatus::not_supported:
       return "NIXL_ERR_NOT_SUPPORTED";
-    case Status::remote_disconnect:
+    case NixlStatus::remote_disconnect:
       return "NIXL_ERR_REMOTE_DISCONNECT";
-    case Status::canceled:
+    case NixlStatus::canceled:
       return "NIXL_ERR_CANCELED";
-    case Status::folded:
+    case NixlStatus::folded:
       return "an error that its C interface does not specify";
   }
   return "a code unknown to this version of the suite";
 }
 
 template <class Function>
-void Library::bind(Function*& function, const char* name) {
+void NixlLibrary::bind(Function*& function, const char* name) {
   function = reinterpret_cast<Function*>(dlsym(handle_, name));
   if (function == nullptr) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("this NIXL's C interface has no ") + name};
 }
 
 template <class Function>
-void Library::bind_exact(Function*& function, const char* mangled) {
+void NixlLibrary::bind_exact(Function*& function, const char* mangled) {
   function = reinterpret_cast<Function*>(dlsym(handle_, mangled));
 }
 
 // One list: the functions of the C interface, then the C++ methods behind some of them, which return exact codes.
-Library::Library(const fs::path& package) {
+NixlLibrary::NixlLibrary(const fs::path& package) {
   const fs::path file = find(package);
   handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("cannot load libnixl_capi.so: ") + dlerror()};
@@ -158,22 +160,23 @@ Library::Library(const fs::path& package) {
   bind_exact(exact_status_, "_ZNK9nixlAgent13getXferStatusEP12nixlXferReqH");
 }
 
-bool Library::exact_codes(Agent agent) const {
+bool NixlLibrary::exact_codes(Agent agent) const {
   return exact_status_ != nullptr && exact_invalidate_ != nullptr &&
-         exact_invalidate_(object(agent), "an agent that was never loaded") == Status::not_found;
+         exact_invalidate_(object(agent), "an agent that was never loaded") == NixlStatus::not_found;
 }
 
-Status Library::create_agent(const std::string& name, const Config& config, Agent& agent) const {
+NixlStatus NixlLibrary::create_agent(const std::string& name, const Config& config, Agent& agent) const {
   return folded(create_configured_agent_(name.c_str(), &config, &agent));
 }
 
-Status Library::create_backend(Agent agent, const std::string& plugin,
-                               const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const {
+NixlStatus NixlLibrary::create_backend(Agent agent, const std::string& plugin,
+                                       const std::vector<std::pair<std::string, std::string>>& params,
+                                       Backend& backend) const {
   Params list = nullptr;
-  if (create_params_(&list) != 0) return Status::folded;
+  if (create_params_(&list) != 0) return NixlStatus::folded;
   for (const auto& [key, value] : params) params_add_(list, key.c_str(), value.c_str());
-  Status status = folded(create_backend_(agent, plugin.c_str(), list, &backend));
-  if (status == Status::folded && exact_create_backend_ != nullptr) {
+  NixlStatus status = folded(create_backend_(agent, plugin.c_str(), list, &backend));
+  if (status == NixlStatus::folded && exact_create_backend_ != nullptr) {
     Object made = nullptr;
     status = exactly(exact_create_backend_(object(agent), plugin, list, made));
   }
@@ -181,69 +184,69 @@ Status Library::create_backend(Agent agent, const std::string& plugin,
   return status;
 }
 
-Status Library::register_memory(Agent agent, RegistrationList list, Options options) const {
+NixlStatus NixlLibrary::register_memory(Agent agent, RegistrationList list, Options options) const {
   if (exact_register_ != nullptr) return exact_register_(object(agent), object(list), options);
   return folded(register_memory_(agent, list, options));
 }
 
-Status Library::load_metadata(Agent agent, std::string_view blob, std::string& name) const {
+NixlStatus NixlLibrary::load_metadata(Agent agent, std::string_view blob, std::string& name) const {
   if (exact_load_ != nullptr) return exact_load_(object(agent), std::string(blob), name);
   char* text = nullptr;
-  const Status status = folded(load_remote_metadata_(agent, blob.data(), blob.size(), &text));
+  const NixlStatus status = folded(load_remote_metadata_(agent, blob.data(), blob.size(), &text));
   if (text != nullptr) name = text;
   std::free(text);
   return status;
 }
 
-Status Library::local_metadata(Agent agent, std::string& blob) const {
+NixlStatus NixlLibrary::local_metadata(Agent agent, std::string& blob) const {
   void* bytes = nullptr;
   std::size_t size = 0;
-  const Status status = folded(get_local_metadata_(agent, &bytes, &size));
-  if (status == Status::success) blob.assign(static_cast<const char*>(bytes), size);
+  const NixlStatus status = folded(get_local_metadata_(agent, &bytes, &size));
+  if (status == NixlStatus::success) blob.assign(static_cast<const char*>(bytes), size);
   std::free(bytes);
   return status;
 }
 
-Status Library::invalidate(Agent agent, const std::string& name) const {
+NixlStatus NixlLibrary::invalidate(Agent agent, const std::string& name) const {
   if (exact_invalidate_ != nullptr) return exact_invalidate_(object(agent), name);
   return folded(invalidate_remote_metadata_(agent, name.c_str()));
 }
 
-Status Library::prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
-                             Options options) const {
-  const Status status = folded(prepare_list_(agent, name.c_str(), list, &prepared, options));
-  if (status == Status::success) return status;
+NixlStatus NixlLibrary::prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
+                                     Options options) const {
+  const NixlStatus status = folded(prepare_list_(agent, name.c_str(), list, &prepared, options));
+  if (status == NixlStatus::success) return status;
   prepared = nullptr;  // the C call leaves behind a handle without an object
   if (exact_prepare_list_ == nullptr) return status;
   Object made = nullptr;
   return exactly(exact_prepare_list_(object(agent), name, object(list), made, options));
 }
 
-Status Library::make_request(Agent agent, Op op, PreparedList local, PreparedList remote,
-                             const std::vector<int>& local_indices, const std::vector<int>& remote_indices, Request& request,
-                             Options options) const {
-  const Status status = folded(make_request_(agent, op, local, local_indices.data(), local_indices.size(), remote,
-                                             remote_indices.data(), remote_indices.size(), &request, options));
-  if (status != Status::folded || exact_make_ == nullptr) return status;
+NixlStatus NixlLibrary::make_request(Agent agent, NixlOp op, PreparedList local, PreparedList remote,
+                                     const std::vector<int>& local_indices, const std::vector<int>& remote_indices,
+                                     Request& request, Options options) const {
+  const NixlStatus status = folded(make_request_(agent, op, local, local_indices.data(), local_indices.size(), remote,
+                                                 remote_indices.data(), remote_indices.size(), &request, options));
+  if (status != NixlStatus::folded || exact_make_ == nullptr) return status;
   Object made = nullptr;
   return exactly(
       exact_make_(object(agent), op, object(local), local_indices, object(remote), remote_indices, made, options));
 }
 
-Status Library::create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name,
-                               Request& request, Options options) const {
-  const Status status = folded(create_request_(agent, op, local, remote, name.c_str(), &request, options));
-  if (status != Status::folded || exact_create_ == nullptr) return status;
+NixlStatus NixlLibrary::create_request(Agent agent, NixlOp op, TransferList local, TransferList remote,
+                                       const std::string& name, Request& request, Options options) const {
+  const NixlStatus status = folded(create_request_(agent, op, local, remote, name.c_str(), &request, options));
+  if (status != NixlStatus::folded || exact_create_ == nullptr) return status;
   Object made = nullptr;
   return exactly(exact_create_(object(agent), op, object(local), object(remote), name, made, options));
 }
 
-Status Library::post(Agent agent, Request request, Options options) const {
+NixlStatus NixlLibrary::post(Agent agent, Request request, Options options) const {
   if (exact_post_ != nullptr) return exact_post_(object(agent), object(request), options);
   return folded(post_request_(agent, request, options));
 }
 
-Status Library::status(Agent agent, Request request) const {
+NixlStatus NixlLibrary::status(Agent agent, Request request) const {
   if (exact_status_ != nullptr) return exact_status_(object(agent), object(request));
   return folded(request_status_(agent, request));
 }

@@ -27,8 +27,8 @@ using PreparedList = struct PreparedListHandle*;
 using Request = struct RequestHandle*;
 using Notifications = struct NotificationsHandle*;
 
-enum class Memory : int { dram = 0, vram = 1, file = 4 };
-enum class Op : int { read = 0, write = 1 };
+enum class NixlMemory : int { dram = 0, vram = 1, file = 4 };
+enum class NixlOp : int { read = 0, write = 1 };
 
 /// nixl_capi_agent_config_t.
 struct Config {
@@ -46,7 +46,7 @@ struct Telemetry {
 };
 
 /// nixl_status_t (nixl_types.h), the same in 1.2.0 and 1.5.1.
-enum class Status : int {
+enum class NixlStatus : int {
   in_progress = 1,
   success = 0,
   not_posted = -1,
@@ -62,33 +62,34 @@ enum class Status : int {
   canceled = -11,
   folded = -1000,  ///< ours: an error that this library does not specify
 };
-std::string_view name(Status status);  ///< "NIXL_ERR_NOT_FOUND"
+std::string_view name(NixlStatus status);  ///< "NIXL_ERR_NOT_FOUND"
 
 /// The calls. Only the constructor throws.
-class Library {
+class NixlLibrary {
  public:
   /// Opens the library of `package`. Throws Failure(KVCTS_E_NOT_SUPPORTED).
-  explicit Library(const std::filesystem::path& package);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  explicit NixlLibrary(const std::filesystem::path& package);
+  NixlLibrary(const NixlLibrary&) = delete;
+  NixlLibrary& operator=(const NixlLibrary&) = delete;
 
-  Status create_agent(const std::string& name, const Config& config, Agent& agent) const;
-  Status create_backend(Agent agent, const std::string& plugin,
-                        const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const;
+  NixlStatus create_agent(const std::string& name, const Config& config, Agent& agent) const;
+  NixlStatus create_backend(Agent agent, const std::string& plugin,
+                            const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const;
   /// Whether exact codes are right; checked once with a live agent.
   bool exact_codes(Agent agent) const;
-  Status register_memory(Agent agent, RegistrationList list, Options options) const;
-  Status load_metadata(Agent agent, std::string_view blob, std::string& name) const;
-  Status local_metadata(Agent agent, std::string& blob) const;
-  Status invalidate(Agent agent, const std::string& name) const;
-  Status prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
-                      Options options) const;
-  Status make_request(Agent agent, Op op, PreparedList local, PreparedList remote, const std::vector<int>& local_indices,
-                      const std::vector<int>& remote_indices, Request& request, Options options) const;
-  Status create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name,
-                        Request& request, Options options) const;
-  Status post(Agent agent, Request request, Options options) const;
-  Status status(Agent agent, Request request) const;
+  NixlStatus register_memory(Agent agent, RegistrationList list, Options options) const;
+  NixlStatus load_metadata(Agent agent, std::string_view blob, std::string& name) const;
+  NixlStatus local_metadata(Agent agent, std::string& blob) const;
+  NixlStatus invalidate(Agent agent, const std::string& name) const;
+  NixlStatus prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
+                          Options options) const;
+  NixlStatus make_request(Agent agent, NixlOp op, PreparedList local, PreparedList remote,
+                          const std::vector<int>& local_indices, const std::vector<int>& remote_indices, Request& request,
+                          Options options) const;
+  NixlStatus create_request(Agent agent, NixlOp op, TransferList local, TransferList remote, const std::string& name,
+                            Request& request, Options options) const;
+  NixlStatus post(Agent agent, Request request, Options options) const;
+  NixlStatus status(Agent agent, Request request) const;
 
   // The others directly: 0 is success, anything else an unspecified error.
   int (*destroy_agent)(Agent);
@@ -98,11 +99,11 @@ class Library {
   int (*options_set_notification)(Options, const void*, std::size_t);
   int (*options_set_has_notification)(Options, bool);
   int (*options_set_skip_merge)(Options, bool);
-  int (*create_registration_list)(Memory, RegistrationList*);
+  int (*create_registration_list)(NixlMemory, RegistrationList*);
   int (*registration_list_add)(RegistrationList, std::uintptr_t, std::size_t, std::uint64_t, const void*, std::size_t);
   int (*destroy_registration_list)(RegistrationList);
   int (*deregister_memory)(Agent, RegistrationList, Options);
-  int (*create_transfer_list)(Memory, TransferList*);
+  int (*create_transfer_list)(NixlMemory, TransferList*);
   int (*transfer_list_add)(TransferList, std::uintptr_t, std::size_t, std::uint64_t);
   int (*destroy_transfer_list)(TransferList);
   int (*release_prepared_list)(Agent, PreparedList);
@@ -136,26 +137,26 @@ class Library {
   int (*load_remote_metadata_)(Agent, const void*, std::size_t, char**);
   int (*invalidate_remote_metadata_)(Agent, const char*);
   int (*prepare_list_)(Agent, const char*, TransferList, PreparedList*, Options);
-  int (*make_request_)(Agent, Op, PreparedList, const int*, std::size_t, PreparedList, const int*, std::size_t, Request*,
+  int (*make_request_)(Agent, NixlOp, PreparedList, const int*, std::size_t, PreparedList, const int*, std::size_t, Request*,
                        Options);
-  int (*create_request_)(Agent, Op, TransferList, TransferList, const char*, Request*, Options);
+  int (*create_request_)(Agent, NixlOp, TransferList, TransferList, const char*, Request*, Options);
   int (*post_request_)(Agent, Request, Options);
   int (*request_status_)(Agent, Request);
 
   // Member functions of nixlAgent, called per the Itanium ABI: object first. nullptr: not exported, so the code stays
   // folded.
   using Object = void*;
-  Status (*exact_create_backend_)(Object agent, const std::string& plugin, Object params, Object& backend);
-  Status (*exact_register_)(Object agent, Object list, Options);
-  Status (*exact_load_)(Object agent, const std::string& blob, std::string& name);
-  Status (*exact_invalidate_)(Object agent, const std::string& name);
-  Status (*exact_prepare_list_)(Object agent, const std::string& name, Object list, Object& prepared, Options);
-  Status (*exact_make_)(Object agent, const Op&, Object local, const std::vector<int>&, Object remote,
-                        const std::vector<int>&, Object& request, Options);
-  Status (*exact_create_)(Object agent, const Op&, Object local, Object remote, const std::string& name, Object& request,
-                          Options);
-  Status (*exact_post_)(Object agent, Object request, Options);
-  Status (*exact_status_)(Object agent, Object request);
+  NixlStatus (*exact_create_backend_)(Object agent, const std::string& plugin, Object params, Object& backend);
+  NixlStatus (*exact_register_)(Object agent, Object list, Options);
+  NixlStatus (*exact_load_)(Object agent, const std::string& blob, std::string& name);
+  NixlStatus (*exact_invalidate_)(Object agent, const std::string& name);
+  NixlStatus (*exact_prepare_list_)(Object agent, const std::string& name, Object list, Object& prepared, Options);
+  NixlStatus (*exact_make_)(Object agent, const NixlOp&, Object local, const std::vector<int>&, Object remote,
+                            const std::vector<int>&, Object& request, Options);
+  NixlStatus (*exact_create_)(Object agent, const NixlOp&, Object local, Object remote, const std::string& name,
+                              Object& request, Options);
+  NixlStatus (*exact_post_)(Object agent, Object request, Options);
+  NixlStatus (*exact_status_)(Object agent, Object request);
 };
 
 }  // namespace kvcts::engines::nixl

@@ -135,7 +135,8 @@ class NixlEngine {
     if (guard_ && raw.address == nullptr && raw.bytes > 0) throw Failure{KVCTS_E_INVALID, "the region's address is NULL"};
     const Region region{reinterpret_cast<std::uint64_t>(raw.address), raw.bytes, raw.access};
     if (region.bytes > 0 || !guard_) {
-      const Registration list(raw.memory == KVCTS_MEMORY_HOST ? Memory::dram : Memory::vram, region.address, region.bytes);
+      const Registration list(raw.memory == KVCTS_MEMORY_HOST ? NixlMemory::dram : NixlMemory::vram, region.address,
+                              region.bytes);
       check(library().register_memory(agent_, list.get(), CallOptions(backend_).get()), "registration");
     }
     return regions_.add(region);
@@ -149,9 +150,9 @@ class NixlEngine {
       }
     }
     if (region.bytes > 0 || !guard_) {
-      const Registration list(Memory::dram, region.address, region.bytes);
+      const Registration list(NixlMemory::dram, region.address, region.bytes);
       if (library().deregister_memory(agent_, list.get(), CallOptions(backend_).get()) != 0)
-        throw failure(Status::folded, "deregistration");
+        throw failure(NixlStatus::folded, "deregistration");
     }
     regions_.take(handle);
     renew_if_idle();
@@ -182,11 +183,11 @@ class NixlEngine {
     } else {
       own = read_open(metadata, *peer);
     }
-    const Status loaded = library().load_metadata(agent_, own, peer->agent);
-    if (loaded != Status::success) {
+    const NixlStatus loaded = library().load_metadata(agent_, own, peer->agent);
+    if (loaded != NixlStatus::success) {
       Failure reason = failure(loaded, "cannot load the peer's metadata");
       // NIXL 1.2.0 does not reload an agent that it lost. Names are unique, so it is the same one.
-      if (guard_ && loaded == Status::backend &&
+      if (guard_ && loaded == NixlStatus::backend &&
           std::any_of(lost_.begin(), lost_.end(), [&](const auto& name) { return own.find(name) != own.npos; })) {
         reason.status = KVCTS_E_PEER_LOST;
       }
@@ -217,7 +218,7 @@ class NixlEngine {
     transfer->writes = raw.op == KVCTS_OP_WRITE;
     if (raw.notification != nullptr)
       transfer->notification.assign(static_cast<const char*>(raw.notification), raw.notification_bytes);
-    Transfers local(Memory::dram), remote(Memory::dram);
+    Transfers local(NixlMemory::dram), remote(NixlMemory::dram);
     const std::uint64_t count = list(raw, *transfer, local, remote);
     if (count > 0) {
       try {
@@ -278,7 +279,8 @@ class NixlEngine {
     if (transfer.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
     if (transfer.state != State::active) return KVCTS_OK;
     drop(transfer);
-    fail(transfer, {KVCTS_E_CANCELED, "cancelled: NIXL gave the request back", static_cast<std::int64_t>(Status::canceled)});
+    fail(transfer,
+         {KVCTS_E_CANCELED, "cancelled: NIXL gave the request back", static_cast<std::int64_t>(NixlStatus::canceled)});
     return KVCTS_OK;
   }
 
@@ -303,7 +305,7 @@ class NixlEngine {
     }
     if (library().send_notification(agent_, peer->agent.c_str(), data.data(), data.size(), CallOptions(backend_).get()) !=
         0) {
-      throw failure(Status::folded, "notification");
+      throw failure(NixlStatus::folded, "notification");
     }
   }
 
@@ -355,8 +357,8 @@ class NixlEngine {
     const std::string unique = name_ + "/" + std::to_string(getpid()) + "." + std::to_string(++opened());
     check(library().create_agent(unique, config, agent_), "cannot create an agent");
     const std::string errors = peer_errors_ ? "peer" : "none";
-    const Status made = library().create_backend(agent_, "UCX", {{"ucx_error_handling_mode", errors}}, backend_);
-    if (made != Status::success) {
+    const NixlStatus made = library().create_backend(agent_, "UCX", {{"ucx_error_handling_mode", errors}}, backend_);
+    if (made != NixlStatus::success) {
       library().destroy_agent(std::exchange(agent_, nullptr));
       const char* tls = std::getenv("UCX_TLS");
       throw failure(made, std::string("cannot create the UCX backend with UCX_TLS=") + (tls ? tls : "(default)") +
@@ -423,7 +425,7 @@ class NixlEngine {
   void make(Transfer& transfer, const Transfers& local, const Transfers& remote, std::uint64_t count) {
     const CallOptions options(backend_);
     if (!merges_) library().options_set_skip_merge(options.get(), true);
-    const Op op = transfer.writes ? Op::write : Op::read;
+    const NixlOp op = transfer.writes ? NixlOp::write : NixlOp::read;
     if (!prepares_) {
       return check(library().create_request(agent_, op, local.get(), remote.get(), transfer.peer->agent, transfer.request,
                                             options.get()),
@@ -446,13 +448,13 @@ class NixlEngine {
   }
 
   /// Handles the status from post or status.
-  std::int32_t take(Transfer& transfer, Status status, const char* what) {
-    if (status == Status::in_progress) return KVCTS_IN_PROGRESS;
-    if (status == Status::success) {
+  std::int32_t take(Transfer& transfer, NixlStatus status, const char* what) {
+    if (status == NixlStatus::in_progress) return KVCTS_IN_PROGRESS;
+    if (status == NixlStatus::success) {
       finish(transfer);
       if (transfer.state == State::done) return KVCTS_OK;
     } else {
-      if (status == Status::remote_disconnect) lost_.insert(transfer.peer->agent);
+      if (status == NixlStatus::remote_disconnect) lost_.insert(transfer.peer->agent);
       fail(transfer, failure(status, what));
     }
     throw transfer.failure;

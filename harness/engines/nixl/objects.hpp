@@ -18,55 +18,55 @@ inline std::string chosen_package() {
 }
 
 /// The one library of this process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
-inline const Library& library() {
-  static const Library loaded = [] {
+inline const NixlLibrary& library() {
+  static const NixlLibrary loaded = [] {
     const std::string name = chosen_package();
     if (name.empty())
       throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
     const auto folder = transport::package_folder(name);
     if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(name)};
-    return Library(folder);
+    return NixlLibrary(folder);
   }();
   return loaded;
 }
 
-inline std::int32_t status_of(Status status) {
+inline std::int32_t status_of(NixlStatus status) {
   switch (status) {
-    case Status::success:
+    case NixlStatus::success:
       return KVCTS_OK;
-    case Status::in_progress:
+    case NixlStatus::in_progress:
       return KVCTS_IN_PROGRESS;
-    case Status::not_posted:
+    case NixlStatus::not_posted:
       return KVCTS_E_NOT_POSTED;
-    case Status::invalid:
+    case NixlStatus::invalid:
       return KVCTS_E_INVALID;
-    case Status::not_found:
+    case NixlStatus::not_found:
       return KVCTS_E_NOT_FOUND;
-    case Status::mismatch:
+    case NixlStatus::mismatch:
       return KVCTS_E_MISMATCH;
-    case Status::not_allowed:
+    case NixlStatus::not_allowed:
       return KVCTS_E_NOT_PERMITTED;
-    case Status::repost_active:
+    case NixlStatus::repost_active:
       return KVCTS_E_BUSY;
-    case Status::not_supported:
+    case NixlStatus::not_supported:
       return KVCTS_E_NOT_SUPPORTED;
-    case Status::remote_disconnect:
+    case NixlStatus::remote_disconnect:
       return KVCTS_E_PEER_LOST;
-    case Status::canceled:
+    case NixlStatus::canceled:
       return KVCTS_E_CANCELED;
-    case Status::backend:
-    case Status::unknown:
-    case Status::folded:
+    case NixlStatus::backend:
+    case NixlStatus::unknown:
+    case NixlStatus::folded:
       return KVCTS_E_BACKEND;
   }
   return KVCTS_E_BACKEND;
 }
 
-inline Failure failure(Status status, const std::string& what) {
+inline Failure failure(NixlStatus status, const std::string& what) {
   return {status_of(status), what + ": " + std::string(name(status)), static_cast<std::int64_t>(status)};
 }
-inline void check(Status status, const char* what) {
-  if (status != Status::success) throw failure(status, what);
+inline void check(NixlStatus status, const char* what) {
+  if (status != NixlStatus::success) throw failure(status, what);
 }
 
 /// The package's version: NIXL does not report its own.
@@ -78,7 +78,7 @@ inline const char* package_version() {
 /// A NIXL list, freed by its destructor.
 class Transfers {
  public:
-  explicit Transfers(Memory memory) { library().create_transfer_list(memory, &list_); }
+  explicit Transfers(NixlMemory memory) { library().create_transfer_list(memory, &list_); }
   ~Transfers() { library().destroy_transfer_list(list_); }
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -94,8 +94,8 @@ class Transfers {
 
 class Registration {
  public:
-  explicit Registration(Memory memory) { library().create_registration_list(memory, &list_); }
-  Registration(Memory memory, std::uint64_t address, std::uint64_t bytes) : Registration(memory) { add(address, bytes); }
+  explicit Registration(NixlMemory memory) { library().create_registration_list(memory, &list_); }
+  Registration(NixlMemory memory, std::uint64_t address, std::uint64_t bytes) : Registration(memory) { add(address, bytes); }
   ~Registration() { library().destroy_registration_list(list_); }
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;

@@ -43,7 +43,7 @@ class Run {
     if (ftruncate(store_.file.get(), static_cast<off_t>(store_.used)) != 0) {
       throw Failure{KVCTS_E_NO_RESOURCES, std::string("cannot extend the file: ") + std::strerror(errno), errno};
     }
-    if (!moves_.empty()) begin(Op::write, 0);
+    if (!moves_.empty()) begin(NixlOp::write, 0);
   }
   ~Run() { end(); }
   Run(const Run&) = delete;
@@ -51,34 +51,34 @@ class Run {
 
   bool advance() {
     if (moves_.empty()) return true;
-    const Status status = library().status(store_.agent, request_);
-    if (status == Status::in_progress) return false;
-    check(status, op_ == Op::write ? "writing the file" : "reading the file");
-    (op_ == Op::write ? store_.written : store_.read) += piece_bytes_;
+    const NixlStatus status = library().status(store_.agent, request_);
+    if (status == NixlStatus::in_progress) return false;
+    check(status, op_ == NixlOp::write ? "writing the file" : "reading the file");
+    (op_ == NixlOp::write ? store_.written : store_.read) += piece_bytes_;
     end();
     const std::size_t next = first_ + piece_;
-    if (op_ == Op::read && next == moves_.size()) return true;
+    if (op_ == NixlOp::read && next == moves_.size()) return true;
     // Write everything before reading anything.
     if (next < moves_.size()) {
       begin(op_, next);
     } else {
-      begin(Op::read, 0);
+      begin(NixlOp::read, 0);
     }
     return false;
   }
 
  private:
   /// Starts at move `first`, with as many moves as the backend takes at once.
-  void begin(Op op, std::size_t first) {
+  void begin(NixlOp op, std::size_t first) {
     op_ = op, first_ = first, piece_ = std::min(most_at_once, moves_.size() - first), piece_bytes_ = 0;
     if (first == 0) end_of_piece_ = base_ + bytes_;
-    Transfers memory(Memory::dram), file(Memory::file);
-    memory_ = std::make_unique<Registration>(Memory::dram);
-    place_ = std::make_unique<Registration>(Memory::file);
+    Transfers memory(NixlMemory::dram), file(NixlMemory::file);
+    memory_ = std::make_unique<Registration>(NixlMemory::dram);
+    place_ = std::make_unique<Registration>(NixlMemory::file);
     const auto descriptor = static_cast<std::uint64_t>(store_.file.get());
     for (std::size_t i = first; i < first + piece_; ++i) {
       const Move& move = moves_[i];
-      const auto address = reinterpret_cast<std::uint64_t>(op == Op::write ? move.from : move.to);
+      const auto address = reinterpret_cast<std::uint64_t>(op == NixlOp::write ? move.from : move.to);
       end_of_piece_ -= move.bytes;
       piece_bytes_ += move.bytes;
       memory.add(address, move.bytes);
@@ -92,19 +92,19 @@ class Run {
     // For an agent's own storage the "remote" agent is the agent itself, whose metadata it has.
     check(library().create_request(store_.agent, op, memory.get(), file.get(), store_.name, request_, options.get()),
           "create_request");
-    const Status posted = library().post(store_.agent, request_, options.get());
-    if (posted != Status::success && posted != Status::in_progress) throw failure(posted, "post");
+    const NixlStatus posted = library().post(store_.agent, request_, options.get());
+    if (posted != NixlStatus::success && posted != NixlStatus::in_progress) throw failure(posted, "post");
   }
 
   void end() {
     if (request_ != nullptr) {
       // Releasing an active request of this backend crashes the process (SIGSEGV, 1.5.1). Files always complete: wait.
       const auto late = std::chrono::steady_clock::now() + patience;
-      Status status = library().status(store_.agent, request_);
-      for (; status == Status::in_progress && std::chrono::steady_clock::now() < late;
+      NixlStatus status = library().status(store_.agent, request_);
+      for (; status == NixlStatus::in_progress && std::chrono::steady_clock::now() < late;
            status = library().status(store_.agent, request_))
         usleep(100);
-      if (status != Status::in_progress && library().release_request(store_.agent, request_) == 0)
+      if (status != NixlStatus::in_progress && library().release_request(store_.agent, request_) == 0)
         library().destroy_request(request_);
       request_ = nullptr;
     }
@@ -122,7 +122,7 @@ class Run {
   std::vector<Move> moves_;
   std::uint64_t bytes_{0}, base_{0}, end_of_piece_{0}, piece_bytes_{0};
   std::size_t first_{0}, piece_{0};
-  Op op_{Op::write};
+  NixlOp op_{NixlOp::write};
   Request request_{nullptr};
   std::unique_ptr<Registration> memory_, place_;
 };
@@ -145,8 +145,8 @@ class PosixEngine final : public SharedMemoryEngine {
     store_.name = args.name + "/" + std::to_string(getpid()) + "." + std::to_string(++opened());
     nixl::check(library().create_agent(store_.name, Config{false, false, 0, 0, 1, 0, 0, false}, store_.agent),
                 "cannot create an agent");
-    if (const Status made = library().create_backend(store_.agent, "POSIX", params, store_.backend);
-        made != Status::success) {
+    if (const NixlStatus made = library().create_backend(store_.agent, "POSIX", params, store_.backend);
+        made != NixlStatus::success) {
       library().destroy_agent(store_.agent);
       throw failure(made, "cannot create the POSIX backend with api=" + api_);
     }

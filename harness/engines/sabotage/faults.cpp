@@ -39,7 +39,7 @@ bool take_choice(const OpenArgs& args, const std::string& key, const std::string
 
 }  // namespace
 
-std::pair<const std::vector<ByteRange>*, std::size_t> Job::find(Address at) const {
+std::pair<const std::vector<ByteRange>*, std::size_t> FaultJob::find(Address at) const {
   for (const auto* list : {&remote, &local}) {
     for (std::size_t i = 0; i < list->size(); ++i) {
       if ((*list)[i].holds(at)) return {list, i};
@@ -48,15 +48,15 @@ std::pair<const std::vector<ByteRange>*, std::size_t> Job::find(Address at) cons
   return {nullptr, 0};
 }
 
-bool Job::inside(Address at, std::int64_t shift, std::uint64_t bytes) const {
+bool FaultJob::inside(Address at, std::int64_t shift, std::uint64_t bytes) const {
   const auto [list, i] = find(at);
   if (list == nullptr) return false;
   const auto start = static_cast<std::int64_t>(at - (*list)[i].address) + shift;
   return start >= 0 && static_cast<std::uint64_t>(start) + bytes <= (*list)[i].bytes;
 }
 
-Wrong take_wrong(const OpenArgs& args, const std::string& prefix) {
-  Wrong wrong;
+InjectedFault take_wrong(const OpenArgs& args, const std::string& prefix) {
+  InjectedFault wrong;
   const std::string name = args.take(prefix + "fault", "none");
   wrong.fault = find_fault(name);
   wrong.job.n = take_signed(args, prefix + "n", 1);
@@ -71,15 +71,15 @@ Wrong take_wrong(const OpenArgs& args, const std::string& prefix) {
   return wrong;
 }
 
-const Move* last_of(const Moves& moves) {
+const FaultMove* last_of(const FaultMoves& moves) {
   const auto last = std::max_element(moves.begin(), moves.end(),
-                                     [](const Move& a, const Move& b) { return a.to + a.bytes < b.to + b.bytes; });
+                                     [](const FaultMove& a, const FaultMove& b) { return a.to + a.bytes < b.to + b.bytes; });
   return last == moves.end() ? nullptr : &*last;
 }
 
-std::uint64_t bytes_of(const Moves& moves) {
+std::uint64_t bytes_of(const FaultMoves& moves) {
   std::uint64_t bytes = 0;
-  for (const Move& move : moves) bytes += move.bytes;
+  for (const FaultMove& move : moves) bytes += move.bytes;
   return bytes;
 }
 

@@ -26,11 +26,11 @@ namespace kvcts::engines::sabotage {
 /// Where a byte lies; the code that uses a row defines the meaning. Addresses within a region are contiguous.
 using Address = std::uint64_t;
 
-struct Move {
+struct FaultMove {
   Address to{0}, from{0};
   std::uint64_t bytes{0};
 };
-using Moves = std::vector<Move>;
+using FaultMoves = std::vector<FaultMove>;
 
 struct ByteRange {
   Address address{0};
@@ -39,28 +39,28 @@ struct ByteRange {
 };
 
 /// Bytes written in addition to the list.
-struct Write {
+struct ExtraWrite {
   Address to{0};
   std::vector<std::byte> bytes;
 };
-using Writes = std::vector<Write>;
+using ExtraWrites = std::vector<ExtraWrite>;
 
 /// The bytes of both sides, for rows that read them before anything moves.
-class Memory {
+class PeerMemory {
  public:
-  virtual ~Memory() = default;
+  virtual ~PeerMemory() = default;
   virtual std::vector<std::vector<std::byte>> read(std::span<const ByteRange> pieces) = 0;
 };
 
 /// What a row may read.
-struct Job {
+struct FaultJob {
   std::int64_t n{1};
   bool every{false}, half{false};
   std::string dtype;
   std::size_t request{0};                ///< number of requests that this connection prepared earlier
   std::vector<ByteRange> local, remote;  ///< registered here; the peer's. In order
   std::vector<std::byte> previous;       ///< what the previous request delivered, end to end
-  Memory* memory{nullptr};
+  PeerMemory* memory{nullptr};
 
   /// The region of an address, as its list and index; nullptr: it is in no region.
   std::pair<const std::vector<ByteRange>*, std::size_t> find(Address at) const;
@@ -74,11 +74,11 @@ enum class Until : std::uint8_t { delay, release, remove_peer, deregister };
 /// A row. Unset members do nothing.
 struct Fault {
   std::string_view name;
-  void (*edit)(Moves&, const Job&){nullptr};  ///< the list, before anything moves
+  void (*edit)(FaultMoves&, const FaultJob&){nullptr};  ///< the list, before anything moves
   /// The delivered bytes, end to end.
-  void (*change)(const Moves&, std::span<std::byte>, const Job&){nullptr};
+  void (*change)(const FaultMoves&, std::span<std::byte>, const FaultJob&){nullptr};
   /// Extra writes once all bytes have moved; receives the delivered bytes.
-  Writes (*after)(const Moves&, std::span<const std::byte>, const Job&){nullptr};
+  ExtraWrites (*after)(const FaultMoves&, std::span<const std::byte>, const FaultJob&){nullptr};
   bool late{false};           ///< `after` comes delay_us after completion was reported
   bool early{false};          ///< completion is reported first, everything moves later
   Until until{Until::delay};  ///< for `early`
@@ -91,16 +91,16 @@ std::span<const Fault> byte_faults();
 std::span<const Fault> time_faults();
 
 /// How one engine is wrong, from its options.
-struct Wrong {
+struct InjectedFault {
   const Fault* fault{nullptr};  ///< never nullptr
-  Job job;
+  FaultJob job;
   std::chrono::microseconds delay{60'000};
 };
 /// Takes the options with names that begin with `prefix`. Throws Failure(KVCTS_E_INVALID).
-Wrong take_wrong(const OpenArgs& args, const std::string& prefix = "");
+InjectedFault take_wrong(const OpenArgs& args, const std::string& prefix = "");
 
 /// The move that ends last; nullptr: the list is empty.
-const Move* last_of(const Moves& moves);
-std::uint64_t bytes_of(const Moves& moves);
+const FaultMove* last_of(const FaultMoves& moves);
+std::uint64_t bytes_of(const FaultMoves& moves);
 
 }  // namespace kvcts::engines::sabotage

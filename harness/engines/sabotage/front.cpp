@@ -43,7 +43,7 @@ struct Request {
   std::uint64_t bytes{0}, descriptors{0};  ///< requested
   bool wrong{false};                       ///< false: pass everything through
   bool writes{true};
-  Moves moves;
+  FaultMoves moves;
   std::unique_ptr<Staging> staging;  ///< source of the changed bytes
   std::vector<kvcts_descriptor> list;
   Stage stage{Stage::prepared};
@@ -51,7 +51,7 @@ struct Request {
   std::unique_ptr<ProxyRequest> proxy_request;  ///< follows the list
 };
 
-class InjectorProxy final : Memory {
+class InjectorProxy final : PeerMemory {
  public:
   static constexpr const char* engine_name = "front";
   static const char* engine_version() { return "1"; }
@@ -272,7 +272,7 @@ class InjectorProxy final : Memory {
     return out;
   }
 
-  void edit(Request& request, Moves moves, kvcts_transfer& transfer) {
+  void edit(Request& request, FaultMoves moves, kvcts_transfer& transfer) {
     asked_bytes_ += request.bytes, asked_descriptors_ += request.descriptors;
     request.wrong = true;
     request.writes = transfer.op == KVCTS_OP_WRITE;
@@ -280,9 +280,9 @@ class InjectorProxy final : Memory {
     peer_ = transfer.peer;
     region_table_.show(peer_, wrong_.job);
     if (fault().edit != nullptr) {
-      Moves edited = request.moves;
+      FaultMoves edited = request.moves;
       fault().edit(edited, wrong_.job);
-      const auto fits = [this](const Move& move) {
+      const auto fits = [this](const FaultMove& move) {
         return region_table_.holds(move.from, move.bytes) && region_table_.holds(move.to, move.bytes);
       };
       if (std::all_of(edited.begin(), edited.end(), fits)) request.moves = std::move(edited);
@@ -306,7 +306,7 @@ class InjectorProxy final : Memory {
   /// What a list delivers, end to end: its sources, or where it arrived here.
   std::vector<std::byte> delivered(const Request& request) const {
     std::vector<std::byte> bytes;
-    for (const Move& move : request.moves) {
+    for (const FaultMove& move : request.moves) {
       const std::byte* here = region_table_.host(request.writes ? move.from : move.to);
       bytes.insert(bytes.end(), here, here + move.bytes);
     }
@@ -333,7 +333,7 @@ class InjectorProxy final : Memory {
       if (fault().change != nullptr && !request.writes) {
         const std::vector<std::byte> bytes = changed(request);
         auto next = bytes.begin();
-        for (const Move& move : request.moves) {
+        for (const FaultMove& move : request.moves) {
           const auto end = next + static_cast<std::ptrdiff_t>(move.bytes);
           std::copy(next, end, region_table_.host(move.to));
           next = end;
@@ -351,10 +351,10 @@ class InjectorProxy final : Memory {
   }
 
   /// Extra writes: here immediately, at the peer by a following request; or all of them late.
-  void write(Request& request, Writes writes) {
+  void write(Request& request, ExtraWrites writes) {
     std::vector<Piece> pieces;
     std::vector<std::byte> there;
-    for (Write& one : writes) {
+    for (ExtraWrite& one : writes) {
       if (one.bytes.empty() || !region_table_.holds(one.to, one.bytes.size())) continue;
       if (std::byte* here = region_table_.host(one.to); here == nullptr) {
         pieces.push_back(region_table_.piece(one.to, one.bytes.size()));
@@ -402,7 +402,7 @@ class InjectorProxy final : Memory {
     delayed_writes_.add(2 * wrong_.delay, [this, call, handle] { return real_(call, handle) == KVCTS_OK; });
   }
 
-  Wrong wrong_;
+  InjectedFault wrong_;
   Real real_;
   RegionTable region_table_;
   std::uint64_t peer_{0};  ///< whose memory a row reads

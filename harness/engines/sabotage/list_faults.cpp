@@ -9,48 +9,48 @@ namespace kvcts::engines::sabotage {
 namespace {
 
 /// The moves selected by option `pick`.
-std::vector<Move*> picked(Moves& moves, const Job& job) {
-  std::vector<Move*> out;
+std::vector<FaultMove*> picked(FaultMoves& moves, const FaultJob& job) {
+  std::vector<FaultMove*> out;
   if (job.every) {
     for (auto& move : moves) out.push_back(&move);
-  } else if (const Move* last = last_of(moves)) {
+  } else if (const FaultMove* last = last_of(moves)) {
     out.push_back(&moves[static_cast<std::size_t>(last - moves.data())]);
   }
   return out;
 }
 
-void nothing(Moves& moves, const Job&) { moves.clear(); }
-void after_warm_up(Moves& moves, const Job& job) {
+void nothing(FaultMoves& moves, const FaultJob&) { moves.clear(); }
+void after_warm_up(FaultMoves& moves, const FaultJob& job) {
   if (job.request > 0) moves.clear();
 }
 /// Takes every other request for complete because the next one is.
-void other_request(Moves& moves, const Job& job) {
+void other_request(FaultMoves& moves, const FaultJob& job) {
   if (job.request % 2 == 0) moves.clear();
 }
 /// Keeps the first n 16ths of the list.
-void part(Moves& moves, const Job& job) { moves.resize(moves.size() * static_cast<std::size_t>(job.n) / 16); }
-void drop_every(Moves& moves, const Job& job) {
+void part(FaultMoves& moves, const FaultJob& job) { moves.resize(moves.size() * static_cast<std::size_t>(job.n) / 16); }
+void drop_every(FaultMoves& moves, const FaultJob& job) {
   std::size_t i = 0;
-  std::erase_if(moves, [&](const Move&) { return ++i % static_cast<std::size_t>(job.n) == 0; });
+  std::erase_if(moves, [&](const FaultMove&) { return ++i % static_cast<std::size_t>(job.n) == 0; });
 }
-void short_tail(Moves& moves, const Job& job) {
-  for (Move* move : picked(moves, job)) move->bytes -= std::min(move->bytes, static_cast<std::uint64_t>(job.n));
+void short_tail(FaultMoves& moves, const FaultJob& job) {
+  for (FaultMove* move : picked(moves, job)) move->bytes -= std::min(move->bytes, static_cast<std::uint64_t>(job.n));
 }
-void overrun(Moves& moves, const Job& job) {
-  for (Move* move : picked(moves, job)) move->bytes += static_cast<std::uint64_t>(job.n);
+void overrun(FaultMoves& moves, const FaultJob& job) {
+  for (FaultMove* move : picked(moves, job)) move->bytes += static_cast<std::uint64_t>(job.n);
 }
 
-void shift(Moves& moves, const Job& job, Address Move::* end) {
+void shift(FaultMoves& moves, const FaultJob& job, Address FaultMove::* end) {
   for (const auto& move : moves) {
     if (!job.inside(move.*end, job.n, move.bytes)) return;
   }
   for (auto& move : moves) move.*end += static_cast<Address>(job.n);
 }
-void shift_to(Moves& moves, const Job& job) { shift(moves, job, &Move::to); }
-void shift_from(Moves& moves, const Job& job) { shift(moves, job, &Move::from); }
+void shift_to(FaultMoves& moves, const FaultJob& job) { shift(moves, job, &FaultMove::to); }
+void shift_from(FaultMoves& moves, const FaultJob& job) { shift(moves, job, &FaultMove::from); }
 
 /// Writes to the same offset of another region of the same size.
-void other_region(Moves& moves, const Job& job) {
+void other_region(FaultMoves& moves, const FaultJob& job) {
   for (auto& move : moves) {
     const auto [list, i] = job.find(move.to);
     if (list == nullptr) continue;
@@ -59,7 +59,7 @@ void other_region(Moves& moves, const Job& job) {
   }
 }
 /// Truncates the destination's offset in its region to n bits, like a product in a type that is too narrow.
-void narrow(Moves& moves, const Job& job) {
+void narrow(FaultMoves& moves, const FaultJob& job) {
   for (auto& move : moves) {
     const auto [list, i] = job.find(move.to);
     if (list == nullptr) continue;
@@ -68,7 +68,7 @@ void narrow(Moves& moves, const Job& job) {
     move.bytes = std::min(move.bytes, (*list)[i].bytes - offset);
   }
 }
-void exchange(Moves& moves, const Job&) {
+void exchange(FaultMoves& moves, const FaultJob&) {
   for (std::size_t i = 0; i + 1 < moves.size(); ++i) {
     if (moves[i].bytes != moves[i + 1].bytes || moves[i].bytes == 0) continue;
     std::swap(moves[i].from, moves[i + 1].from);
@@ -76,17 +76,17 @@ void exchange(Moves& moves, const Job&) {
   }
 }
 /// Every n-th copy delivers what the previous one did.
-void repeat(Moves& moves, const Job& job) {
+void repeat(FaultMoves& moves, const FaultJob& job) {
   for (auto i = static_cast<std::size_t>(job.n); i < moves.size(); i += static_cast<std::size_t>(job.n)) {
     if (moves[i].bytes <= moves[i - 1].bytes) moves[i].from = moves[i - 1].from;
   }
 }
-void reverse_direction(Moves& moves, const Job&) {
+void reverse_direction(FaultMoves& moves, const FaultJob&) {
   for (auto& move : moves) std::swap(move.from, move.to);
 }
 
 /// n bits of an xor over the bytes at one end of each move.
-std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address Move::* end) {
+std::vector<std::uint64_t> weak_sums(const FaultMoves& moves, const FaultJob& job, Address FaultMove::* end) {
   std::vector<ByteRange> pieces;
   for (const auto& move : moves) pieces.push_back({move.*end, move.bytes});
   std::vector<std::uint64_t> sums;
@@ -98,14 +98,14 @@ std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address
   return sums;
 }
 /// Skips moves whose bytes already look the same on the other side.
-void skip_same(Moves& moves, const Job& job) {
-  const auto here = weak_sums(moves, job, &Move::from), there = weak_sums(moves, job, &Move::to);
+void skip_same(FaultMoves& moves, const FaultJob& job) {
+  const auto here = weak_sums(moves, job, &FaultMove::from), there = weak_sums(moves, job, &FaultMove::to);
   std::size_t i = 0;
-  std::erase_if(moves, [&](const Move&) { return here[i] == there[i] ? (++i, true) : (++i, false); });
+  std::erase_if(moves, [&](const FaultMove&) { return here[i] == there[i] ? (++i, true) : (++i, false); });
 }
 /// Sends a block once and reuses it for every later one with the same sum.
-void deduplicate(Moves& moves, const Job& job) {
-  const auto sums = weak_sums(moves, job, &Move::from);
+void deduplicate(FaultMoves& moves, const FaultJob& job) {
+  const auto sums = weak_sums(moves, job, &FaultMove::from);
   std::map<std::pair<std::uint64_t, std::uint64_t>, Address> known;
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const auto [it, fresh] = known.try_emplace({moves[i].bytes, sums[i]}, moves[i].from);

@@ -40,7 +40,7 @@ std::uint64_t RegionTable::bytes(std::uint64_t handle) const {
   return found == ours_.end() ? 0 : regions_.at(found->second).bytes;
 }
 
-void RegionTable::show(std::uint64_t peer, Job& job) const {
+void RegionTable::show(std::uint64_t peer, FaultJob& job) const {
   job.local.clear(), job.remote.clear();
   for (const auto& [at, region] : regions_) {
     if (region.host != nullptr) job.local.push_back({at, region.bytes});
@@ -48,10 +48,10 @@ void RegionTable::show(std::uint64_t peer, Job& job) const {
   for (const Address at : peers_.at(peer)) job.remote.push_back({at, regions_.at(at).bytes});
 }
 
-std::optional<Moves> RegionTable::moves(const kvcts_transfer& transfer) const {
+std::optional<FaultMoves> RegionTable::moves(const kvcts_transfer& transfer) const {
   const auto peer = peers_.find(transfer.peer);
   if (peer == peers_.end()) return std::nullopt;
-  Moves out;
+  FaultMoves out;
   for (std::uint64_t i = 0; i < transfer.count; ++i) {
     const kvcts_descriptor& d = transfer.descriptors[i];
     const auto ours = ours_.find(d.local_region);
@@ -59,7 +59,7 @@ std::optional<Moves> RegionTable::moves(const kvcts_transfer& transfer) const {
     const Address theirs = peer->second[d.remote_region];
     if (!inside(d.local_offset, d.bytes, regions_.at(ours->second).bytes)) return std::nullopt;
     if (!inside(d.remote_offset, d.bytes, regions_.at(theirs).bytes)) return std::nullopt;
-    Move move{theirs + d.remote_offset, ours->second + d.local_offset, d.bytes};
+    FaultMove move{theirs + d.remote_offset, ours->second + d.local_offset, d.bytes};
     if (transfer.op == KVCTS_OP_READ) std::swap(move.to, move.from);
     out.push_back(move);
   }
@@ -73,9 +73,9 @@ std::map<Address, RegionTable::Region>::const_iterator RegionTable::find(Address
   return found;
 }
 
-RegionTable::List RegionTable::list(const Moves& moves, std::uint32_t op) const {
+RegionTable::List RegionTable::list(const FaultMoves& moves, std::uint32_t op) const {
   List out{op, {}};
-  for (const Move& move : moves) {
+  for (const FaultMove& move : moves) {
     const auto from = find(move.from), to = find(move.to);
     const bool writes = from->second.host != nullptr;
     const std::uint32_t way = writes ? KVCTS_OP_WRITE : KVCTS_OP_READ;

@@ -20,16 +20,16 @@ class RegionTable {
   std::uint64_t bytes(std::uint64_t handle) const;  ///< 0: there is none
 
   /// The regions that rows may read, in order.
-  void show(std::uint64_t peer, Job& job) const;
+  void show(std::uint64_t peer, FaultJob& job) const;
   /// nullopt: it names something unknown; the engine itself must report that.
-  std::optional<Moves> moves(const kvcts_transfer& transfer) const;
+  std::optional<FaultMoves> moves(const kvcts_transfer& transfer) const;
 
   struct List {
     std::uint32_t op{KVCTS_OP_WRITE};
     std::vector<kvcts_descriptor> descriptors;
   };
   /// The list for the engine. `op`: for an empty list. Throws Failure(KVCTS_E_NOT_SUPPORTED) if the list goes both ways.
-  List list(const Moves& moves, std::uint32_t op) const;
+  List list(const FaultMoves& moves, std::uint32_t op) const;
 
   /// Whether that many bytes lie in one region; an engine refuses a range that does not.
   bool holds(Address at, std::uint64_t bytes) const;

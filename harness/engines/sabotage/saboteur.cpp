@@ -17,13 +17,13 @@ using sabotage::Address;
 std::byte* pointer(Address at) { return reinterpret_cast<std::byte*>(at); }
 Address address(const std::byte* at) { return reinterpret_cast<Address>(at); }
 
-sabotage::Moves to_rows(std::span<const Move> moves) {
-  sabotage::Moves out;
+sabotage::FaultMoves to_rows(std::span<const Move> moves) {
+  sabotage::FaultMoves out;
   for (const Move& move : moves) out.push_back({address(move.to), address(move.from), move.bytes});
   return out;
 }
 
-class MappedMemory final : public sabotage::Memory {
+class MappedMemory final : public sabotage::PeerMemory {
  public:
   std::vector<std::vector<std::byte>> read(std::span<const sabotage::ByteRange> pieces) override {
     std::vector<std::vector<std::byte>> out;
@@ -83,7 +83,7 @@ class InjectorEngine final : public SharedMemoryEngine {
   void edit(std::vector<Move>& moves) override {
     if (fault().early) later(std::exchange(moves, {}));
     if (fault().edit != nullptr) {
-      sabotage::Moves list = to_rows(moves);
+      sabotage::FaultMoves list = to_rows(moves);
       fault().edit(list, wrong_.job);
       moves.clear();
       for (const auto& move : list) moves.push_back({pointer(move.to), pointer(move.from), move.bytes});
@@ -95,7 +95,7 @@ class InjectorEngine final : public SharedMemoryEngine {
     if (fault().change == nullptr && fault().after == nullptr) return true;
     std::vector<std::byte> bytes;
     for (const Move& move : done) bytes.insert(bytes.end(), move.to, move.to + move.bytes);
-    const sabotage::Moves moves = to_rows(done);
+    const sabotage::FaultMoves moves = to_rows(done);
     if (fault().after != nullptr) write(fault().after(moves, bytes, wrong_.job));
     if (fault().change != nullptr) {
       std::vector<std::byte> delivered = bytes;
@@ -115,8 +115,8 @@ class InjectorEngine final : public SharedMemoryEngine {
     std::copy(bytes, end, move.to);
     return end;
   }
-  void write(sabotage::Writes writes) const {
-    const auto now = [](const sabotage::Writes& all) {
+  void write(sabotage::ExtraWrites writes) const {
+    const auto now = [](const sabotage::ExtraWrites& all) {
       for (const auto& one : all) std::copy(one.bytes.begin(), one.bytes.end(), pointer(one.to));
     };
     if (!fault().late) return now(writes);
@@ -142,7 +142,7 @@ class InjectorEngine final : public SharedMemoryEngine {
     for (const Move& move : std::exchange(owed_, {})) std::memmove(move.to, move.from, move.bytes);
   }
 
-  sabotage::Wrong wrong_;
+  sabotage::InjectedFault wrong_;
   MappedMemory memory_;
   std::vector<Move> owed_;
   std::vector<std::shared_ptr<void>> kept_;

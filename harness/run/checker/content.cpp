@@ -12,7 +12,7 @@ namespace kvcts::checker {
 
 namespace {
 
-class Tags final : public Content {
+class Tags final : public CaseContent {
  public:
   explicit Tags(const ResolvedCase& resolved) : case_(resolved) {}
   void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const override {
@@ -44,7 +44,7 @@ std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, cons
 }
 
 // The consumer starts as the golden file's own poison, so that afterwards it must equal the golden tensor, byte for byte.
-class Golden final : public Content {
+class Golden final : public CaseContent {
  public:
   explicit Golden(const ResolvedCase& resolved)
       : case_(resolved),
@@ -82,7 +82,7 @@ class Golden final : public Content {
 
 }  // namespace
 
-std::unique_ptr<Content> make_content(const ResolvedCase& resolved) {
+std::unique_ptr<CaseContent> make_content(const ResolvedCase& resolved) {
   if (resolved.content.kind == "golden") return std::make_unique<Golden>(resolved);
   if (resolved.content.kind == "tags") return std::make_unique<Tags>(resolved);
   if (resolved.content.kind == "specials") return make_specials(resolved);

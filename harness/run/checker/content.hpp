@@ -9,9 +9,9 @@
 
 namespace kvcts::checker {
 
-class Content {
+class CaseContent {
  public:
-  virtual ~Content() = default;
+  virtual ~CaseContent() = default;
   /// Whole memory files, guards included.
   virtual void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
@@ -22,7 +22,7 @@ class Content {
 };
 
 /// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.
-std::unique_ptr<Content> make_content(const ResolvedCase& resolved);
-std::unique_ptr<Content> make_specials(const ResolvedCase& resolved);  ///< specials.cpp
+std::unique_ptr<CaseContent> make_content(const ResolvedCase& resolved);
+std::unique_ptr<CaseContent> make_specials(const ResolvedCase& resolved);  ///< specials.cpp
 
 }  // namespace kvcts::checker

@@ -37,7 +37,7 @@ std::vector<std::uint8_t> file_of(const ResolvedCase& c, const RegionRef& region
 /// Codes of the transferred elements by (layer, kv, token, head, channel).
 using Codes = std::map<std::array<std::int64_t, 5>, std::uint32_t>;
 
-Codes codes(const ResolvedCase& c, const Content& content, Side side) {
+Codes codes(const ResolvedCase& c, const CaseContent& content, Side side) {
   Codes out;
   for (const auto& region : regions(c, side)) {
     auto file = file_of(c, region);
@@ -45,7 +45,7 @@ Codes codes(const ResolvedCase& c, const Content& content, Side side) {
       content.write_initial(region, 0, file);
     else
       content.write_expected(region, 0, file);
-    each_element(c, region, true, [&](const Element& e) {
+    each_element(c, region, true, [&](const CheckedElement& e) {
       out[{e.at[Axis::layer], e.at[Axis::kv], e.token, e.at[Axis::head], e.at[Axis::channel]}] =
           read_code(file, e.bit, e.width);
     });
@@ -81,7 +81,7 @@ TEST(Specials, ChangeOnlyElementsOfRequests) {
     auto file = file_of(c, region), tags = file, inside = file;
     content->write_expected(region, 0, file);
     oracle::write_expected(c, region, 0, tags);
-    each_element(c, region, true, [&](const Element& e) { write_code(inside, e.bit, e.width, ~0u); });
+    each_element(c, region, true, [&](const CheckedElement& e) { write_code(inside, e.bit, e.width, ~0u); });
     for (std::size_t i = 0; i < file.size(); ++i) {
       if (inside[i] == 0) {
         ASSERT_EQ(file[i], tags[i]) << region.name << " " << i;
@@ -90,7 +90,7 @@ TEST(Specials, ChangeOnlyElementsOfRequests) {
   }
 }
 
-TEST(Content, RefusesAnUnknownNameAndRepeatsIt) { EXPECT_THROW(make_content(resolved("noise")), std::runtime_error); }
+TEST(CaseContent, RefusesAnUnknownNameAndRepeatsIt) { EXPECT_THROW(make_content(resolved("noise")), std::runtime_error); }
 
 }  // namespace
 }  // namespace kvcts::checker

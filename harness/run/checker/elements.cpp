@@ -10,7 +10,7 @@ namespace kvcts::checker {
 using layout::Axis;
 
 void each_element(const ResolvedCase& c, const RegionRef& region, bool transferred,
-                  const std::function<void(const Element&)>& visit) {
+                  const std::function<void(const CheckedElement&)>& visit) {
   const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
   const auto& side = region.side == Side::producer ? group.producer : group.consumer;
   const auto& truth = side.ranks.at(static_cast<std::size_t>(region.rank)).truth;
@@ -19,7 +19,7 @@ void each_element(const ResolvedCase& c, const RegionRef& region, bool transferr
     if (plane.allocation != region.allocation) continue;
     const auto box = layout::domain(plane);
     const bool blocked = std::any_of(plane.modes.begin(), plane.modes.end(), [](auto& m) { return m.axis == Axis::block; });
-    Element e;
+    CheckedElement e;
     e.plane = &plane, e.width = layout::bits(plane.dtype);
     const auto row = [&] {
       for (e.at[Axis::layer] = box.lo[Axis::layer]; e.at[Axis::layer] < box.hi[Axis::layer]; ++e.at[Axis::layer])

@@ -100,7 +100,7 @@ class OpenCase {
 
   const ResolvedCase case_;
   const std::optional<Side> own_;
-  std::unique_ptr<Content> content_;
+  std::unique_ptr<CaseContent> content_;
   Reuse reuse_;
   int pass_{0};
   std::vector<File> files_;  ///< producer, consumer, output

@@ -50,7 +50,7 @@ std::uint32_t special(std::uint32_t code, layout::Dtype dtype) {
   }
 }
 
-class Specials final : public Content {
+class Specials final : public CaseContent {
  public:
   explicit Specials(const ResolvedCase& resolved) : case_(resolved) {}
   void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const override {
@@ -65,7 +65,7 @@ class Specials final : public Content {
 
  private:
   void change(const RegionRef& region, bool transferred, std::span<std::uint8_t> file) const {
-    each_element(case_, region, transferred, [&](const Element& e) {
+    each_element(case_, region, transferred, [&](const CheckedElement& e) {
       if (e.plane->component != layout::Component::data) return;
       write_code(file, e.bit, e.width, special(read_code(file, e.bit, e.width), e.plane->dtype));
     });
@@ -75,6 +75,6 @@ class Specials final : public Content {
 
 }  // namespace
 
-std::unique_ptr<Content> make_specials(const ResolvedCase& resolved) { return std::make_unique<Specials>(resolved); }
+std::unique_ptr<CaseContent> make_specials(const ResolvedCase& resolved) { return std::make_unique<Specials>(resolved); }
 
 }  // namespace kvcts::checker

@@ -61,16 +61,16 @@ bool has_log(const fs::path& path) {
 
 }  // namespace
 
-Db::Db(const fs::path& path, Mode mode, std::string_view called) : path_(path), what_(called) {
+Db::Db(const fs::path& path, OpenMode mode, std::string_view called) : path_(path), what_(called) {
   std::error_code ec;
   const bool there = fs::exists(path, ec);
-  if (mode == Mode::create && there) {
+  if (mode == OpenMode::create && there) {
     throw Error(fmt::format("{} {}: already exists; choose another run directory, or resume that run", what_, shown(path)));
   }
-  if (mode != Mode::create && !there) {
+  if (mode != OpenMode::create && !there) {
     throw Error(fmt::format("{} {}: not found; expected a run directory with a store.db in it", what_, shown(path)));
   }
-  if (mode != Mode::create && !fs::is_regular_file(path, ec)) {
+  if (mode != OpenMode::create && !fs::is_regular_file(path, ec)) {
     throw Error(fmt::format("{} {}: not a regular file", what_, shown(path)));
   }
   const auto attempt = [&](int flags, std::string_view query) {
@@ -80,9 +80,9 @@ Db::Db(const fs::path& path, Mode mode, std::string_view called) : path_(path), 
     if (code != SQLITE_OK) fail(code, "opening it");
   };
   const bool writable = ::access(path.parent_path().empty() ? "." : path.parent_path().c_str(), W_OK) == 0;
-  if (mode == Mode::create) {
+  if (mode == OpenMode::create) {
     attempt(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "");
-  } else if (mode == Mode::read && !writable && !has_log(path)) {
+  } else if (mode == OpenMode::read && !writable && !has_log(path)) {
     attempt(SQLITE_OPEN_READONLY, "?immutable=1");
   } else {
     attempt(SQLITE_OPEN_READWRITE, "");  // readers too: after a kill, reading must first recover the write-ahead log
@@ -96,7 +96,7 @@ Db::Db(const fs::path& path, Mode mode, std::string_view called) : path_(path), 
   for (const auto& [what, most] : limits) sqlite3_limit(handle_.get(), what, most);
   run("PRAGMA cell_size_check=ON");
   run("PRAGMA mmap_size=0");  // a truncated file must be an error, not a SIGBUS
-  if (mode == Mode::read) run("PRAGMA query_only=ON");
+  if (mode == OpenMode::read) run("PRAGMA query_only=ON");
 }
 
 void Db::fail(int code, std::string_view doing) const {
@@ -133,43 +133,43 @@ void Db::run(const char* sql) {
 }
 
 std::int64_t Db::number(const char* sql) {
-  Statement statement(*this, sql);
+  SqlStatement statement(*this, sql);
   if (!statement.step()) throw Error(fmt::format("{} {}: '{}' returned nothing", what_, shown(path_), sql));
   return statement.number(0);
 }
 
 std::string Db::text(const char* sql) {
-  Statement statement(*this, sql);
+  SqlStatement statement(*this, sql);
   if (!statement.step()) throw Error(fmt::format("{} {}: '{}' returned nothing", what_, shown(path_), sql));
   return std::string(statement.text(0));
 }
 
-Statement::Statement(Db& db, std::string_view sql) : db_(&db) {
+SqlStatement::SqlStatement(Db& db, std::string_view sql) : db_(&db) {
   sqlite3_stmt* raw = nullptr;
   const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   handle_.reset(raw);
   if (code != SQLITE_OK) db.fail(code, fmt::format("preparing '{}'", sql.substr(0, 60)));
 }
 
-Statement& Statement::bind(int index, std::int64_t value) {
+SqlStatement& SqlStatement::bind(int index, std::int64_t value) {
   if (const int code = sqlite3_bind_int64(handle_.get(), index, value); code != SQLITE_OK)
     db_->fail(code, "binding a number");
   return *this;
 }
 
-Statement& Statement::bind(int index, std::string_view value) {
+SqlStatement& SqlStatement::bind(int index, std::string_view value) {
   const int code = sqlite3_bind_text64(handle_.get(), index, value.data() ? value.data() : "", value.size(),
                                        SQLITE_TRANSIENT, SQLITE_UTF8);
   if (code != SQLITE_OK) db_->fail(code, "binding a text");
   return *this;
 }
 
-Statement& Statement::bind_null(int index) {
+SqlStatement& SqlStatement::bind_null(int index) {
   if (const int code = sqlite3_bind_null(handle_.get(), index); code != SQLITE_OK) db_->fail(code, "binding NULL");
   return *this;
 }
 
-bool Statement::step() {
+bool SqlStatement::step() {
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) {
@@ -184,17 +184,17 @@ bool Statement::step() {
   }
 }
 
-void Statement::run() {
+void SqlStatement::run() {
   while (step()) {
   }
 }
 
-void Statement::reset() {
+void SqlStatement::reset() {
   sqlite3_reset(handle_.get());
   sqlite3_clear_bindings(handle_.get());
 }
 
-std::string_view Statement::text(int column) const {
+std::string_view SqlStatement::text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
   if (data == nullptr) return {};
   const std::string_view text(data, static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column)));

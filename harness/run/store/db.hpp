@@ -13,14 +13,14 @@
 
 namespace kvcts::store {
 
-enum class Mode { create, write, read };
+enum class OpenMode { create, write, read };
 
 class Db {
  public:
   /// Opens a file. `create` requires that it does not exist, the other modes that it does. Reading never changes a
   /// result; a store in a read-only directory is read in place (SQLite "immutable") if its write-ahead log is empty.
   /// Errors say what it is `called`.
-  Db(const std::filesystem::path& path, Mode mode, std::string_view called = "run store");
+  Db(const std::filesystem::path& path, OpenMode mode, std::string_view called = "run store");
 
   /// Runs statements without results.
   void run(const char* sql);
@@ -61,13 +61,13 @@ class Db {
 };
 
 /// A prepared statement. bind() numbers from 1, columns from 0.
-class Statement {
+class SqlStatement {
  public:
-  Statement(Db& db, std::string_view sql);
+  SqlStatement(Db& db, std::string_view sql);
 
-  Statement& bind(int index, std::int64_t value);
-  Statement& bind(int index, std::string_view value);
-  Statement& bind_null(int index);
+  SqlStatement& bind(int index, std::int64_t value);
+  SqlStatement& bind(int index, std::string_view value);
+  SqlStatement& bind_null(int index);
 
   /// True: a row is there. False: done; the statement is reset and can be bound again.
   bool step();

@@ -84,7 +84,7 @@ class Interned {
 
  private:
   Db& db_;
-  Statement find_, add_;
+  SqlStatement find_, add_;
   std::map<std::string, std::int64_t> known_;
 };
 
@@ -101,7 +101,7 @@ void check(Db& db) {
 History History::open(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file))
     throw Error(fmt::format("history {}: not found; `kvcts history add RUN... --history FILE` makes one", file.string()));
-  auto db = std::make_shared<Db>(file, Mode::read, "history");
+  auto db = std::make_shared<Db>(file, OpenMode::read, "history");
   check(*db);
   return History(std::move(db));
 }
@@ -111,7 +111,7 @@ History History::open_or_create(const std::filesystem::path& file) {
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   if (error) throw Error(fmt::format("history {}: its folder cannot be made: {}", file.string(), error.message()));
-  auto db = std::make_shared<Db>(file, there ? Mode::write : Mode::create, "history");
+  auto db = std::make_shared<Db>(file, there ? OpenMode::write : OpenMode::create, "history");
   if (!there) {
     Transaction all(*db);
     db->run(fmt::format("PRAGMA application_id={}; PRAGMA user_version={}", history_id, history_version).c_str());
@@ -148,22 +148,22 @@ History::Added History::add(const RunReader& run, Texts& texts) {
     all += one;
   }
   const std::string key = digest({text, first}), content = digest({all});
-  Statement had(*db_, "SELECT n, content FROM runs WHERE key = ?");
+  SqlStatement had(*db_, "SELECT n, content FROM runs WHERE key = ?");
   had.bind(1, key);
   Added out = Added::added;
   if (had.step()) {
     if (had.text(1) == content) return Added::known;
     for (const char* sql : {"DELETE FROM results WHERE run = ?", "DELETE FROM runs WHERE n = ?"}) {
-      Statement remove(*db_, sql);
+      SqlStatement remove(*db_, sql);
       remove.bind(1, had.number(0)).run();
     }
     out = Added::replaced;
   }
   had.reset();
-  Statement put_run(*db_, "INSERT INTO runs(key, content, suite, started_ms, info) VALUES (?, ?, ?, ?, ?)");
+  SqlStatement put_run(*db_, "INSERT INTO runs(key, content, suite, started_ms, info) VALUES (?, ?, ?, ?, ?)");
   put_run.bind(1, key).bind(2, content).bind(3, info.suite).bind(4, info.started_ms).bind(5, text).run();
   const std::int64_t number = db_->last_row();
-  Statement put(*db_, "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)");
+  SqlStatement put(*db_, "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)");
   run.for_each_brief([&](const RunReader::Brief& row) {
     const Mark mark = mark_of(row);
     const char letter = static_cast<char>(mark);
@@ -186,7 +186,7 @@ History::Added History::add(const RunReader& run, Texts& texts) {
 
 std::vector<History::Run> History::runs(const std::string& suite, std::int64_t until_ms) const {
   std::vector<Run> out;
-  Statement get(*db_, "SELECT info FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
+  SqlStatement get(*db_, "SELECT info FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
   get.bind(1, until_ms).bind(2, suite);
   while (get.step()) out.push_back({db_->reading("a run", [&] { return info_from_text(get.text(0)); })});
   return out;
@@ -195,13 +195,13 @@ std::vector<History::Run> History::runs(const std::string& suite, std::int64_t u
 void History::read(const std::string& suite, std::int64_t until_ms, std::string_view id,
                    const std::function<void(const CaseHistory&)>& visit) const {
   std::map<std::int64_t, std::string> endings{{0, ""}};
-  Statement words(*db_, "SELECT n, text FROM endings");
+  SqlStatement words(*db_, "SELECT n, text FROM endings");
   while (words.step()) endings.emplace(words.number(0), words.text(1));
   std::map<std::int64_t, std::vector<Point>> cases;
-  Statement runs(*db_, "SELECT n FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
+  SqlStatement runs(*db_, "SELECT n FROM runs WHERE started_ms <= ?1 AND (?2 = '' OR suite = ?2) ORDER BY started_ms, n");
   runs.bind(1, until_ms).bind(2, suite);
-  Statement get(*db_, std::string("SELECT nth, mark, ending, ns, made, failed FROM results WHERE run = ?") +
-                          (id.empty() ? "" : " AND nth = (SELECT n FROM cases WHERE id = ?)"));
+  SqlStatement get(*db_, std::string("SELECT nth, mark, ending, ns, made, failed FROM results WHERE run = ?") +
+                             (id.empty() ? "" : " AND nth = (SELECT n FROM cases WHERE id = ?)"));
   for (std::size_t run = 0; runs.step(); ++run) {
     get.bind(1, runs.number(0));
     if (!id.empty()) get.bind(2, id);
@@ -214,7 +214,7 @@ void History::read(const std::string& suite, std::int64_t until_ms, std::string_
           {run, static_cast<Mark>(mark[0]), ending->second, get.number(3), get.number(4), get.number(5)});
     }
   }
-  Statement named(*db_, "SELECT id, axes FROM cases WHERE n = ?");
+  SqlStatement named(*db_, "SELECT id, axes FROM cases WHERE n = ?");
   for (auto& [number, points] : cases) {
     named.bind(1, number);
     if (!named.step()) db_->damaged("a result", "its case is not there");

@@ -59,7 +59,7 @@ RunReader::RunReader(std::shared_ptr<Db> db, std::filesystem::path directory)
     : db_(std::move(db)), directory_(std::move(directory)) {}
 
 RunReader RunReader::open(const std::filesystem::path& directory) {
-  auto db = std::make_shared<Db>(directory / "store.db", Mode::read);
+  auto db = std::make_shared<Db>(directory / "store.db", OpenMode::read);
   check_store(*db);
   RunReader reader(std::move(db), directory);
   reader.info();  // checks the seals of what every report shows
@@ -69,7 +69,7 @@ RunReader RunReader::open(const std::filesystem::path& directory) {
 }
 
 RunInfo RunReader::info() const {
-  Statement get(*db_, "SELECT info, COALESCE(planned, -1), seal FROM run");
+  SqlStatement get(*db_, "SELECT info, COALESCE(planned, -1), seal FROM run");
   if (!get.step()) {
     throw Error(fmt::format("run store {}: holds no run (it was stopped while being created); delete {} and start again",
                             db_->path().string(), directory_.string()));
@@ -85,7 +85,7 @@ bool RunReader::planned() const { return db_->number("SELECT COALESCE(planned, -
 
 std::vector<Session> RunReader::sessions() const {
   std::vector<Session> out;
-  Statement get(*db_, "SELECT n, argv, pid, started_ms, touched_ms, ending, reason, seal FROM sessions ORDER BY n");
+  SqlStatement get(*db_, "SELECT n, argv, pid, started_ms, touched_ms, ending, reason, seal FROM sessions ORDER BY n");
   while (get.step()) {
     Session session;
     session.argv = db_->reading("a sitting of the run", [&] { return argv_from_text(get.text(1)); });
@@ -102,7 +102,7 @@ std::vector<Session> RunReader::sessions() const {
   return out;
 }
 
-Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence) const {
+Row RunReader::read_row(SqlStatement& from, SqlStatement& phases, SqlStatement& evidence) const {
   Row row;
   row.ordinal = from.number(0);
   row.planned.id = from.text(1);
@@ -147,9 +147,9 @@ Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence)
 void RunReader::select(std::string_view where, std::string_view bound, const std::function<void(const Row&)>& visit) const {
   const auto all_sessions = sessions();
   const Session* last = all_sessions.empty() ? nullptr : &all_sessions.back();
-  Statement rows(*db_, std::string(columns) + std::string(where) + " ORDER BY p.ordinal");
-  Statement phases(*db_, "SELECT phase, ns FROM phases WHERE execution = ? ORDER BY seq");
-  Statement evidence(*db_, "SELECT kind, text FROM evidence WHERE execution = ? ORDER BY seq");
+  SqlStatement rows(*db_, std::string(columns) + std::string(where) + " ORDER BY p.ordinal");
+  SqlStatement phases(*db_, "SELECT phase, ns FROM phases WHERE execution = ? ORDER BY seq");
+  SqlStatement evidence(*db_, "SELECT kind, text FROM evidence WHERE execution = ? ORDER BY seq");
   if (!bound.empty()) rows.bind(1, bound);
   while (rows.step()) {
     Row row = read_row(rows, phases, evidence);
@@ -170,13 +170,13 @@ void RunReader::for_each(const std::function<void(const Row&)>& visit) const { s
 void RunReader::for_each_brief(const std::function<void(const Brief&)>& visit) const {
   const auto all_sessions = sessions();
   const bool run_says = run_declares(all_sessions.empty() ? nullptr : &all_sessions.back());
-  Statement get(*db_,
-                "SELECT p.ordinal, p.id, p.expected, r.execution, r.verdict, r.evidence, r.waiver, r.facts, r.seal,"
-                " e.outcome, e.phase, e.fault_class, e.wall_ns, e.ran <> 0 AND e.first = p.ordinal,"
-                " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.made') END,"
-                " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.failed') END"
-                " FROM planned p LEFT JOIN results r ON r.ordinal = p.ordinal LEFT JOIN executions e ON e.n = r.execution"
-                " ORDER BY p.ordinal");
+  SqlStatement get(*db_,
+                   "SELECT p.ordinal, p.id, p.expected, r.execution, r.verdict, r.evidence, r.waiver, r.facts, r.seal,"
+                   " e.outcome, e.phase, e.fault_class, e.wall_ns, e.ran <> 0 AND e.first = p.ordinal,"
+                   " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.made') END,"
+                   " CASE e.outcome WHEN 'FLAKY' THEN json_extract(e.body, '$.tries.failed') END"
+                   " FROM planned p LEFT JOIN results r ON r.ordinal = p.ordinal LEFT JOIN executions e ON e.n = r.execution"
+                   " ORDER BY p.ordinal");
   while (get.step()) {
     Brief one;
     one.id = get.text(1);
@@ -224,9 +224,9 @@ std::optional<Row> RunReader::find(std::string_view id) const {
 /// Of the skipped cases, most frequent first.
 static std::vector<Lack> lacks_of(Db& db) {
   std::map<std::pair<std::string, bool>, std::int64_t> lacks;
-  Statement skipped(db,
-                    "SELECT r.facts FROM results r JOIN executions e ON e.n = r.execution"
-                    " WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'");
+  SqlStatement skipped(db,
+                       "SELECT r.facts FROM results r JOIN executions e ON e.n = r.execution"
+                       " WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'");
   while (skipped.step()) {
     db.reading("a skipped case", [&] {
       const auto lack = facts_from_text(skipped.text(0)).value("lack", nlohmann::json::object());
@@ -242,7 +242,7 @@ static std::vector<Lack> lacks_of(Db& db) {
 Counts RunReader::counts() const {
   Counts out;
   out.planned = db_->number("SELECT COUNT(*) FROM planned");
-  Statement decided(
+  SqlStatement decided(
       *db_,
       "SELECT e.outcome, r.verdict, r.evidence, e.ran, COUNT(*) FROM results r JOIN executions e ON e.n = r.execution"
       " GROUP BY 1, 2, 3, 4");
@@ -257,7 +257,7 @@ Counts RunReader::counts() const {
     out.verdict[static_cast<std::size_t>(*verdict)] += n;
     if (decided.number(3) != 0) out.ids[static_cast<std::size_t>(*evidence)] += n;
   }
-  Statement unique(
+  SqlStatement unique(
       *db_,
       "SELECT strength, COUNT(*), SUM(wall_ns) FROM (SELECT e.wall_ns AS wall_ns,"
       " MAX(CASE r.evidence WHEN 'executed' THEN 2 WHEN 'compiled' THEN 1 ELSE 0 END) AS strength"
@@ -282,7 +282,7 @@ Counts RunReader::counts() const {
   out.outcome[static_cast<std::size_t>(Outcome::not_run)] += undecided;
   out.verdict[static_cast<std::size_t>(Verdict::not_run)] += undecided;
   if (undecided > 0 && !run_declares(last)) {
-    Statement absent(*db_, "SELECT expected FROM planned WHERE ordinal NOT IN (SELECT ordinal FROM results)");
+    SqlStatement absent(*db_, "SELECT expected FROM planned WHERE ordinal NOT IN (SELECT ordinal FROM results)");
     while (absent.step()) {
       const auto expected = db_->reading("the plan", [&] { return expected_from_text(absent.text(0)); });
       out.missing += declares_not_run(expected) ? 0 : 1;

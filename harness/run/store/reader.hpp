@@ -48,7 +48,7 @@ class RunReader {
  private:
   friend class RunStore;
   RunReader(std::shared_ptr<Db> db, std::filesystem::path directory);
-  Row read_row(Statement& from, Statement& phases, Statement& evidence) const;
+  Row read_row(SqlStatement& from, SqlStatement& phases, SqlStatement& evidence) const;
   void select(std::string_view where, std::string_view bound, const std::function<void(const Row&)>& visit) const;
 
   std::shared_ptr<Db> db_;

@@ -87,7 +87,7 @@ std::string plain(std::string_view sql) {
 void check_schema(Db& db) {
   const std::string all = plain(tables);
   std::string_view left = all;
-  Statement get(db, "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid");
+  SqlStatement get(db, "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid");
   while (get.step()) {
     const std::string found = plain(get.text(1)) + ";";
     if (!left.starts_with(found)) db.damaged(get.text(0), fmt::format("expected '{:.60}', found '{:.60}'", left, found));

@@ -66,7 +66,7 @@ fs::path new_run_directory(const fs::path& root, std::string_view suite) {
 }
 
 struct RunStore::State {
-  State(fs::path where, Mode mode)
+  State(fs::path where, OpenMode mode)
       : directory(std::move(where)), lock(directory / "lock"), db(std::make_shared<Db>(directory / "store.db", mode)) {}
 
   fs::path directory;
@@ -93,7 +93,7 @@ struct RunStore::State {
           phase(db, "INSERT INTO phases VALUES (?, ?, ?, ?)"),
           evidence(db, "INSERT INTO evidence VALUES (?, ?, ?, ?)"),
           result(db, "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)") {}
-    Statement planned, decided, same, execution, phase, evidence, result;
+    SqlStatement planned, decided, same, execution, phase, evidence, result;
   };
   std::optional<Statements> statements;
 
@@ -103,7 +103,7 @@ struct RunStore::State {
     session.pid = ::getpid();
     session.started_ms = session.ended_ms = now_ms();
     session_number = db->number("SELECT COALESCE(MAX(n), 0) + 1 FROM sessions");
-    Statement insert(*db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, '', '', ?)");
+    SqlStatement insert(*db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, '', '', ?)");
     insert.bind(1, session_number).bind(2, argv_text(argv)).bind(3, session.pid).bind(4, session.started_ms);
     insert.bind(5, session.ended_ms).bind(6, seal_session(session_number, session)).run();
     statements.emplace(*db);
@@ -111,7 +111,7 @@ struct RunStore::State {
 
   void save_session() {
     session.ended_ms = now_ms();
-    Statement update(*db, "UPDATE sessions SET touched_ms = ?, ending = ?, reason = ?, seal = ? WHERE n = ?");
+    SqlStatement update(*db, "UPDATE sessions SET touched_ms = ?, ending = ?, reason = ?, seal = ? WHERE n = ?");
     update.bind(1, session.ended_ms).bind(2, session.ending ? name(*session.ending) : "").bind(3, session.reason);
     update.bind(4, seal_session(session_number, session)).bind(5, session_number).run();
   }
@@ -228,11 +228,11 @@ RunStore RunStore::create(const fs::path& directory, RunInfo info, const std::ve
                             directory.string()));
   }
   if (info.started_ms == 0) info.started_ms = now_ms();
-  auto state = std::make_unique<State>(directory, Mode::create);
+  auto state = std::make_unique<State>(directory, OpenMode::create);
   Db& db = *state->db;
   create_schema(db);
   const std::string text = info_text(info);
-  Statement insert(db, "INSERT INTO run VALUES (1, ?, NULL, ?)");
+  SqlStatement insert(db, "INSERT INTO run VALUES (1, ?, NULL, ?)");
   insert.bind(1, text).bind(2, seal_run(text, -1)).run();
   db.run("PRAGMA journal_mode=WAL");
   state->begin_session(argv);
@@ -245,7 +245,7 @@ RunStore RunStore::open(const fs::path& directory, const std::vector<std::string
     throw Error(
         fmt::format("run {}: no store.db in it; give the directory of a run (runs/<time>-<suite>)", directory.string()));
   }
-  auto state = std::make_unique<State>(directory, Mode::write);
+  auto state = std::make_unique<State>(directory, OpenMode::write);
   check_store(*state->db);
   RunReader reader(state->db, directory);
   reader.info();
@@ -269,7 +269,7 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     const auto log = [&](std::string line) {
       if (drift.first.size() < 10) drift.first.push_back(std::move(line));
     };
-    Statement stored(db, "SELECT id, digest, ordinal, execution, expected, seal FROM planned ORDER BY ordinal");
+    SqlStatement stored(db, "SELECT id, digest, ordinal, execution, expected, seal FROM planned ORDER BY ordinal");
     while (stored.step()) {
       if (seal_planned(stored.number(2), stored.text(0), stored.text(1), stored.text(3), stored.text(4)) != stored.number(5))
         state_->damaged(stored.number(2));
@@ -294,7 +294,7 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     return drift;
   }
   Transaction transaction(db);
-  Statement insert(db, "INSERT INTO planned VALUES (?, ?, ?, ?, ?, ?)");
+  SqlStatement insert(db, "INSERT INTO planned VALUES (?, ?, ?, ?, ?, ?)");
   std::int64_t ordinal = 0;
   for (const auto& c : cases) {
     const std::string expected = expected_text(c.expected);
@@ -303,7 +303,7 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     ++ordinal;
   }
   const std::string text = db.text("SELECT info FROM run");
-  Statement update(db, "UPDATE run SET planned = ?, seal = ?");
+  SqlStatement update(db, "UPDATE run SET planned = ?, seal = ?");
   update.bind(1, ordinal).bind(2, seal_run(text, ordinal)).run();
   transaction.commit();
   return drift;
@@ -312,11 +312,11 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
 std::vector<PlannedCase> RunStore::missing() {
   flush();
   std::vector<PlannedCase> out;
-  Statement get(*state_->db,
-                "SELECT ordinal, id, digest, execution, expected, seal FROM planned"
-                " WHERE ordinal NOT IN (SELECT r.ordinal FROM results r JOIN executions e ON e.n = r.execution WHERE "
-                "e.outcome <> 'NOT_RUN')"
-                " ORDER BY ordinal");
+  SqlStatement get(*state_->db,
+                   "SELECT ordinal, id, digest, execution, expected, seal FROM planned"
+                   " WHERE ordinal NOT IN (SELECT r.ordinal FROM results r JOIN executions e ON e.n = r.execution WHERE "
+                   "e.outcome <> 'NOT_RUN')"
+                   " ORDER BY ordinal");
   while (get.step()) {
     if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5))
       state_->damaged(get.number(0));
@@ -347,16 +347,16 @@ void RunStore::replace(const CaseResult& result) {
   auto [item, decided] = state_->take(result);
   if (!decided) throw Error(fmt::format("result of '{}': the case has no result to replace", result.id));
   Transaction transaction(*state_->db);
-  Statement had(*state_->db, "SELECT execution FROM results WHERE ordinal = ?");
+  SqlStatement had(*state_->db, "SELECT execution FROM results WHERE ordinal = ?");
   had.bind(1, item.ordinal).step();
   const std::int64_t old = had.number(0);
   had.reset();
   state_->write(item);
-  Statement used(*state_->db, "SELECT 1 FROM results WHERE execution = ?");
+  SqlStatement used(*state_->db, "SELECT 1 FROM results WHERE execution = ?");
   if (!used.bind(1, old).step()) {  // no other case shares it
     for (const char* sql : {"DELETE FROM executions WHERE n = ?", "DELETE FROM phases WHERE execution = ?",
                             "DELETE FROM evidence WHERE execution = ?"})
-      Statement(*state_->db, sql).bind(1, old).run();
+      SqlStatement(*state_->db, sql).bind(1, old).run();
   }
   state_->save_session();
   transaction.commit();
@@ -407,7 +407,7 @@ void RunStore::adopt(const std::vector<Session>& sessions) {
   Transaction transaction(*state_->db);
   for (auto session = sessions.rbegin(); session != sessions.rend(); ++session) {
     const auto n = state_->db->number("SELECT MIN(n) - 1 FROM sessions");
-    Statement insert(*state_->db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    SqlStatement insert(*state_->db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     insert.bind(1, n)
         .bind(2, argv_text(session->argv))
         .bind(3, session->pid)

@@ -215,7 +215,7 @@ TEST(Store, RefusesAnythingButARun) {
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a run store"));
   std::filesystem::remove(file);
   {
-    Db(file, Mode::create).run("CREATE TABLE t(x)");
+    Db(file, OpenMode::create).run("CREATE TABLE t(x)");
   }
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a KV-CTS run store"));
   EXPECT_TRUE(has(error_of([&] { RunStore::create(dir.path(), sample::info(), {}); }), "already exists"));
@@ -235,11 +235,11 @@ TEST(Store, ReadsThePreviousVersion) {
       if (result.tries.made == 0) store.record(result);
     }
     store.finish(Ending::interrupted);
-    Db db(dir.path() / "store.db", Mode::write);
+    Db db(dir.path() / "store.db", OpenMode::write);
     const std::string info =
         R"({"suite":"smoke","selection":"--suite smoke","seed":7,"version":"0.9","machine":{"cpu":"x"},)"
         R"("started_ms":5,"left_out":2,"repro":{}})";
-    Statement(db, "UPDATE run SET info = ?, seal = ?").bind(1, info).bind(2, seal_run(info, std::ssize(results))).run();
+    SqlStatement(db, "UPDATE run SET info = ?, seal = ?").bind(1, info).bind(2, seal_run(info, std::ssize(results))).run();
     db.run("PRAGMA user_version=2");
   }
   const auto reader = RunReader::open(dir.path());
@@ -254,7 +254,7 @@ TEST(Store, RefusesANewerVersion) {
   TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {}).finish(Ending::complete);
   {
-    Db(dir.path() / "store.db", Mode::write).run(("PRAGMA user_version=" + std::to_string(schema_version + 1)).c_str());
+    Db(dir.path() / "store.db", OpenMode::write).run(("PRAGMA user_version=" + std::to_string(schema_version + 1)).c_str());
   }
   for (const auto& error :
        {error_of([&] { RunReader::open(dir.path()); }), error_of([&] { RunStore::open(dir.path(), {}); })}) {

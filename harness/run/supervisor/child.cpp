@@ -23,7 +23,7 @@ using process::FrameFault;
 using process::LauncherRequest;
 using process::UniqueFd;
 
-void Tail::append(const char* data, std::size_t bytes) {
+void OutputTail::append(const char* data, std::size_t bytes) {
   text_.append(data, bytes);
   if (text_.size() > 2 * capacity) {
     dropped_ += text_.size() - capacity;
@@ -31,7 +31,7 @@ void Tail::append(const char* data, std::size_t bytes) {
   }
 }
 
-std::string Tail::text() const {
+std::string OutputTail::text() const {
   const std::size_t kept = std::min(text_.size(), capacity);
   const std::uint64_t missing = dropped_ + text_.size() - kept;
   const std::string end = text_.substr(text_.size() - kept);
@@ -132,7 +132,7 @@ void Child::on_channel(std::uint32_t events) {
   }
 }
 
-bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, Tail& tail) {
+bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, OutputTail& tail) {
   char buffer[64 * 1024];
   const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
   if (got > 0) {
@@ -201,8 +201,8 @@ void Child::on_event(const json& event) {
   } else if (kind == "spawn-failed") {
     failed_ = event.value("text", "");
   } else if (kind == "exit") {
-    ending_ = Ending{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}),
-                     event.value("cpu_us", std::int64_t{0})};
+    ending_ = ProcessEnding{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}),
+                            event.value("cpu_us", std::int64_t{0})};
     // The socket may still hold a reply: read it before handling the end.
     if (channel_watch_ != 0) on_channel(EPOLLIN);
   } else if (kind == "stopped") {

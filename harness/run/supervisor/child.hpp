@@ -22,7 +22,7 @@
 namespace kvcts::supervisor {
 
 /// The last bytes of a stream.
-class Tail {
+class OutputTail {
  public:
   static constexpr std::size_t capacity = 64 * 1024;
   void append(const char* data, std::size_t bytes);
@@ -38,7 +38,7 @@ class Tail {
 
 class Link;
 
-struct Ending {
+struct ProcessEnding {
   int status{0};  ///< as wait(2) gives it
   std::int64_t max_rss{0};
   std::int64_t cpu_us{0};
@@ -87,7 +87,7 @@ class Child {
   std::size_t unanswered() const { return sent_ - answered_; }
 
   bool exited() const { return ending_.has_value(); }
-  const std::optional<Ending>& ending() const { return ending_; }
+  const std::optional<ProcessEnding>& ending() const { return ending_; }
   /// Exited, closed its channel, or broke the protocol.
   bool ended() const { return ending_.has_value() || fault_.has_value() || failed_.has_value(); }
   const std::optional<process::FrameError>& fault() const { return fault_; }
@@ -118,15 +118,15 @@ class Child {
 
   /// Reads the rest of the pipes without waiting.
   void drain();
-  Tail& out() { return out_tail_; }
-  Tail& err() { return err_tail_; }
+  OutputTail& out() { return out_tail_; }
+  OutputTail& err() { return err_tail_; }
   bool streams_closed() const { return !out_ && !err_; }
 
  private:
   friend class Link;
   void on_event(const nlohmann::json& event);
   void on_channel(std::uint32_t events);
-  bool on_stream(process::UniqueFd& fd, Loop::Watch& watch, Tail& tail);
+  bool on_stream(process::UniqueFd& fd, Loop::Watch& watch, OutputTail& tail);
   void broken(const process::FrameError& error);
 
   Loop& loop_;
@@ -140,10 +140,10 @@ class Child {
   process::UniqueFd out_, err_;
   Loop::Watch channel_watch_{0}, out_watch_{0}, err_watch_{0};
   bool watching_output_{false}, lost_{false};
-  Tail out_tail_, err_tail_;
+  OutputTail out_tail_, err_tail_;
   std::deque<process::Message> inbox_;
   std::uint64_t sent_{0}, answered_{0};
-  std::optional<Ending> ending_;
+  std::optional<ProcessEnding> ending_;
   std::optional<process::FrameError> fault_;
   std::optional<std::string> failed_;
   std::optional<Killed> killed_;

@@ -23,7 +23,7 @@ bool is_near_limit(const Child& child, std::uint64_t limit) {
 
 /// Signal and text of a worker's end. `asked`: the phase in which it was asked last.
 void name_crash(PhaseResult& ended, const Child& child, Phase asked, bool over_limit, std::uint64_t limit) {
-  const std::optional<Ending> end = child.ending();
+  const std::optional<ProcessEnding> end = child.ending();
   const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
   const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
   const std::size_t too_many = child.link().too_many();
@@ -79,7 +79,7 @@ Task<PhaseResult> CaseExecutor::crashed(Attempt& a, Child& child, Phase phase, P
     check_running();
     co_await wake_.wait(patience);
   }
-  const std::optional<Ending> end = child.ending();
+  const std::optional<ProcessEnding> end = child.ending();
   const bool over_limit = workers_->over_limit;
   child.drain();
   add_output(a, child);

@@ -104,8 +104,8 @@ TEST(Loop, LetsHandlersRemoveEachOther) {
   for (const int fd : {a[0], a[1], b[0], b[1]}) ::close(fd);
 }
 
-TEST(Tail, KeepsTheEndAndCountsTheDroppedBytes) {
-  Tail tail;
+TEST(OutputTail, KeepsTheEndAndCountsTheDroppedBytes) {
+  OutputTail tail;
   tail.append("abc", 3);
   EXPECT_EQ(tail.text(), "abc");
   std::string all = "abc";
@@ -114,8 +114,8 @@ TEST(Tail, KeepsTheEndAndCountsTheDroppedBytes) {
     tail.append(part.data(), part.size());
     all += part;
   }
-  EXPECT_EQ(tail.text(), "(" + std::to_string(all.size() - Tail::capacity) + " earlier bytes are not kept)\n" +
-                             all.substr(all.size() - Tail::capacity));
+  EXPECT_EQ(tail.text(), "(" + std::to_string(all.size() - OutputTail::capacity) + " earlier bytes are not kept)\n" +
+                             all.substr(all.size() - OutputTail::capacity));
   tail.clear();
   EXPECT_EQ(tail.text(), "");
 }

@@ -277,9 +277,9 @@ json Worker::hello_program(const json& request) {
   if (role_ == "both") throw Misuse("a connector program has one side; expected the role producer or consumer");
   const json& wanted = request.at("connector");
   const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
-  program_ =
-      std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
-                                                 role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
+  program_ = std::make_unique<connector::program::ProgramHost>(wanted.at("name").get<std::string>(), wanted.at("options"),
+                                                               role_ == "producer" ? Side::producer : Side::consumer, base,
+                                                               interrupted_);
   const json message = program_->start();
   json engine = {{"name", message["name"]}, {"version", message["version"]}};
   for (const char* key : {"capabilities", "facts"})
@@ -334,7 +334,7 @@ void Worker::register_files(CaseContext& context) {
 json Worker::open_program(CaseContext& context, const json& request) {
   const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
   const auto named = regions(context.view, role_ == "producer" ? Side::producer : Side::consumer);
-  std::vector<connector::program::Memory> memory;
+  std::vector<connector::program::MemoryMessage> memory;
   for (const File& file : context.files)
     if (!file.output)
       memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});

@@ -84,7 +84,7 @@ class Worker {
   std::function<bool()> interrupted_;
   Announce announce_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::unique_ptr<connector::program::Host> program_;  ///< instead of agents and connector
+  std::unique_ptr<connector::program::ProgramHost> program_;  ///< instead of agents and connector
   std::map<std::uint64_t, std::unique_ptr<CaseContext>> cases_;
   std::size_t connected_{0};
 };

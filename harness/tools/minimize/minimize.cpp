@@ -51,7 +51,7 @@ bool heals(const ControlSpec& control) {
 
 class Search {
  public:
-  Search(const catalogue::Catalogue& catalogue, const Runner& run, const Options& options)
+  Search(const catalogue::Catalogue& catalogue, const Runner& run, const MinimizeOptions& options)
       : catalogue_(catalogue), run_(run), options_(options) {}
 
   Minimum minimum(const CaseSpec& given) {
@@ -149,7 +149,7 @@ class Search {
   }
 
   /// The valid cases of a family that were not tried before.
-  std::vector<Trial> trials(const Family& family) {
+  std::vector<Trial> trials(const ReductionFamily& family) {
     std::vector<Trial> out;
     for (Candidate& candidate : family.propose(document_)) {
       try {
@@ -172,7 +172,7 @@ class Search {
   }
 
   /// The first of a family that fails in the same way becomes the current case.
-  bool improve(const Family& family, Minimum& out) {
+  bool improve(const ReductionFamily& family, Minimum& out) {
     std::vector<Trial> all = trials(family);
     for (std::size_t next = 0; next < all.size() && tries_ < options_.tries;) {
       const std::size_t most = std::min(all.size() - next, static_cast<std::size_t>(options_.tries - tries_));
@@ -198,7 +198,7 @@ class Search {
   void search(Minimum& out) {
     for (bool better = true; better;) {
       better = false;
-      for (const Family& family : families())
+      for (const ReductionFamily& family : families())
         while (tries_ < options_.tries && improve(family, out)) better = true;
       if (tries_ >= options_.tries) return;
     }
@@ -273,7 +273,7 @@ class Search {
 
   const catalogue::Catalogue& catalogue_;
   const Runner& run_;
-  const Options& options_;
+  const MinimizeOptions& options_;
   json document_;  ///< of the smallest so far
   ResolvedCase resolved_;
   CaseResult first_;
@@ -331,7 +331,8 @@ bool same_failure(const CaseResult& a, const CaseResult& b) {
   }
 }
 
-Minimum minimize(const CaseSpec& spec, const catalogue::Catalogue& catalogue, const Runner& run, const Options& options) {
+Minimum minimize(const CaseSpec& spec, const catalogue::Catalogue& catalogue, const Runner& run,
+                 const MinimizeOptions& options) {
   return Search(catalogue, run, options).minimum(spec);
 }
 

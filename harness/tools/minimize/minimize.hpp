@@ -48,7 +48,7 @@ struct Minimum {
   bool finished{false};  ///< false: `tries` were used up
 };
 
-struct Options {
+struct MinimizeOptions {
   int tries{400};
   std::int64_t deadline_ms{5'000};  ///< upper limit for each phase of a trial
   std::function<void(const Accepted&)> on_step;
@@ -56,7 +56,8 @@ struct Options {
 
 /// Throws Error if the case does not fail, or fails differently the second time; passes on what resolve() throws for
 /// the case itself.
-Minimum minimize(const CaseSpec& spec, const catalogue::Catalogue& catalogue, const Runner& run, const Options& options);
+Minimum minimize(const CaseSpec& spec, const catalogue::Catalogue& catalogue, const Runner& run,
+                 const MinimizeOptions& options);
 
 /// Same outcome, class and phase, wrong bytes in both or neither; same signal for a crash, same text for a refusal.
 bool same_failure(const CaseResult& a, const CaseResult& b);

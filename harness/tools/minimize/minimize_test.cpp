@@ -90,7 +90,7 @@ TEST(Minimize, TakesTheSameStepsEachTime) {
 }
 
 TEST(Minimize, StopsAfterTheGivenNumberOfTries) {
-  Options few;
+  MinimizeOptions few;
   few.tries = 3;
   const Minimum m = minimize(spec_of("faults/layout.yaml", "faults/axis-permuted"), catalogue(), machine, few);
   EXPECT_FALSE(m.finished);
@@ -125,7 +125,7 @@ TEST(Minimize, ReportsAnIntermittentFailure) {
             std::string::npos)
       << flake;
   // Only the smallest case, in the final run, no longer fails.
-  Options few;
+  MinimizeOptions few;
   few.tries = 1;
   runs = 0;
   const Runner late = [&](const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {

@@ -476,8 +476,8 @@ std::vector<std::int64_t> smaller(std::int64_t value, std::int64_t least) {
   return out;
 }
 
-const std::vector<Family>& families() {
-  static const std::vector<Family> all{
+const std::vector<ReductionFamily>& families() {
+  static const std::vector<ReductionFamily> all{
       {"memories", memories}, {"requests", requests}, {"steps", steps},     {"parts", parts},
       {"defaults", defaults}, {"scales", scales},     {"tokens", tokens},   {"block ids", block_ids},
       {"geometry", geometry}, {"keys", keys},         {"numbers", numbers},

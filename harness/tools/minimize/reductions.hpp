@@ -14,14 +14,14 @@ struct Candidate {
   std::string words;        ///< "layers 3 -> 1", "without memory P1"
 };
 
-struct Family {
+struct ReductionFamily {
   std::string_view name;
   std::vector<Candidate> (*propose)(const nlohmann::json& document);
 };
 
 /// In the order to try: whole parts, then defaults, then numbers of the model, tokens and block ids, then all
 /// remaining keys, lists and numbers.
-const std::vector<Family>& families();
+const std::vector<ReductionFamily>& families();
 
 /// Smaller values to try for a number, smallest first, down to `least`: least, then halfway, then ever closer.
 std::vector<std::int64_t> smaller(std::int64_t value, std::int64_t least);

@@ -40,12 +40,12 @@ std::uint8_t initial(bool of_target, std::size_t at) {
 
 namespace {
 /// The byte that `memory` began with.
-std::uint8_t first(const Memory& memory, bool of_target, std::size_t at) {
+std::uint8_t first(const ActorMemory& memory, bool of_target, std::size_t at) {
   return static_cast<std::uint8_t>(initial(of_target, at) ^ (memory.sum_before != 0 ? 0xff : 0));
 }
 }  // namespace
 
-void exchange(Memory& memory) {
+void exchange(ActorMemory& memory) {
   if (memory.sum_before != 0) return;
   memory.sum_before = sum(memory);
   const auto put = [](void* at, int fd) {
@@ -57,9 +57,9 @@ void exchange(Memory& memory) {
   std::swap(memory.fd, memory.other_fd);
 }
 
-std::uint64_t sum(const Memory& memory) { return XXH3_64bits(memory.bytes, memory_bytes); }
+std::uint64_t sum(const ActorMemory& memory) { return XXH3_64bits(memory.bytes, memory_bytes); }
 
-Actor::Actor(bool target, const ActorSetup& setup, const Memory& memory)
+Actor::Actor(bool target, const ActorSetup& setup, const ActorMemory& memory)
     : target_(target),
       setup_(setup),
       memory_(memory),
@@ -312,7 +312,7 @@ std::string Actor::act(const RuleStep& step) {
   });
 }
 
-std::string Actor::check(const std::string& request, const Memory& there,
+std::string Actor::check(const std::string& request, const ActorMemory& there,
                          const std::map<std::string, std::size_t>& places) const {
   const auto asked = requests_.find(request);
   if (asked == requests_.end()) throw std::logic_error("the rule has no request '" + request + "'");
@@ -335,8 +335,8 @@ std::string Actor::check(const std::string& request, const Memory& there,
   return changed == 0 ? "untouched" : "partly";
 }
 
-std::string Actor::others(const Memory& there, const std::map<std::string, std::size_t>& places) const {
-  for (const Memory* one : {&memory_, &there}) {
+std::string Actor::others(const ActorMemory& there, const std::map<std::string, std::size_t>& places) const {
+  for (const ActorMemory* one : {&memory_, &there}) {
     if (one->sum_before != 0 && XXH3_64bits(one->other, memory_bytes) != one->sum_before) return "changed";
   }
   std::vector<bool> ours(memory_bytes), theirs(memory_bytes);  // to be written

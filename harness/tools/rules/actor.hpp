@@ -17,7 +17,7 @@ namespace kvcts::rules {
 inline constexpr std::size_t memory_bytes = 4 << 20;  ///< of each side
 
 /// Memory of a side, mapped before the processes fork, so that each can read both.
-struct Memory {
+struct ActorMemory {
   int fd{-1};
   std::uint8_t* bytes{nullptr};
   int other_fd{-1};              ///< what exchange() puts in its place
@@ -25,9 +25,9 @@ struct Memory {
   std::uint64_t sum_before{0};   ///< of the memory before; 0: not exchanged
 };
 /// Other memory at the same address, in this process; its bytes are those of initial(), inverted. Does nothing twice.
-void exchange(Memory& memory);
+void exchange(ActorMemory& memory);
 /// Checksum of all of its bytes.
-std::uint64_t sum(const Memory& memory);
+std::uint64_t sum(const ActorMemory& memory);
 /// Initial value of byte `at` of a side's memory; it shows every shift, swap or mix-up of sides.
 std::uint8_t initial(bool of_target, std::size_t at);
 
@@ -39,7 +39,7 @@ struct ActorSetup {
 
 class Actor {
  public:
-  Actor(bool target, const ActorSetup& setup, const Memory& memory);
+  Actor(bool target, const ActorSetup& setup, const ActorMemory& memory);
 
   transport::Session& session() { return session_; }
   /// One round of an event loop: progress, and a poll of every request under way. True: there was work.
@@ -55,9 +55,10 @@ class Actor {
   std::string connect(const std::string& peer, const std::string& blob, const std::vector<std::string>& regions);
   /// Compares the bytes of a request's copies: "arrived", "untouched" or "partly". `places`: where the target's
   /// regions begin in its memory.
-  std::string check(const std::string& request, const Memory& there, const std::map<std::string, std::size_t>& places) const;
+  std::string check(const std::string& request, const ActorMemory& there,
+                    const std::map<std::string, std::size_t>& places) const;
   /// "untouched" or "changed": every byte on either side outside all requests.
-  std::string others(const Memory& there, const std::map<std::string, std::size_t>& places) const;
+  std::string others(const ActorMemory& there, const std::map<std::string, std::size_t>& places) const;
   const std::string& words() const { return words_; }
 
  private:
@@ -87,7 +88,7 @@ class Actor {
 
   bool target_;
   ActorSetup setup_;
-  Memory memory_;
+  ActorMemory memory_;
   std::unique_ptr<transport::MemoryPool> pool_;
   std::unique_ptr<transport::Block> block_;  ///< all of the side's memory, if a provider supplies it
   transport::Session session_;

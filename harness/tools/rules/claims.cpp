@@ -101,7 +101,7 @@ ClaimSeen judge(const RuleEntry& test, const ClaimTexts& message, const EngineEn
     return out;
   }
   out.allowed = allowed->second;
-  const Observation observed = run_rule(test, engine, memory);
+  const RuleObservation observed = run_rule(test, engine, memory);
   out.seen = observed.text, out.words = observed.words, out.ms = observed.ms;
   const bool good = std::any_of(out.allowed.begin(), out.allowed.end(),
                                 [&](const std::string& one) { return one == "*" || one == out.seen; });

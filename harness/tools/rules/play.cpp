@@ -47,7 +47,7 @@ std::map<std::string, std::string> texts(json values, const json& patch) {
 struct Setup {
   ActorSetup actor;
   std::map<std::string, std::string> environment;
-  Memory here, there;
+  ActorMemory here, there;
   bool one_process{false};
 };
 
@@ -59,8 +59,8 @@ std::uint8_t* make_file(int& fd) {
   return static_cast<std::uint8_t*>(at);
 }
 /// `exchanged`: a step of the rule does that.
-Memory make_memory(bool of_target, bool exchanged) {
-  Memory memory;
+ActorMemory make_memory(bool of_target, bool exchanged) {
+  ActorMemory memory;
   memory.bytes = make_file(memory.fd);
   for (std::size_t i = 0; i < memory_bytes; ++i) memory.bytes[i] = initial(of_target, i);
   if (!exchanged) return memory;
@@ -68,7 +68,7 @@ Memory make_memory(bool of_target, bool exchanged) {
   for (std::size_t i = 0; i < memory_bytes; ++i) memory.other[i] = static_cast<std::uint8_t>(~initial(of_target, i));
   return memory;
 }
-void drop(Memory& memory) {
+void drop(ActorMemory& memory) {
   munmap(memory.bytes, memory_bytes);
   close(memory.fd);
   if (memory.other == nullptr) return;
@@ -454,7 +454,7 @@ std::vector<json> run_rule_in_child(const RuleEntry& rule, Setup& setup, std::ch
 
 }  // namespace
 
-Observation run_rule(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
+RuleObservation run_rule(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
   const json any = rule.options.value("any", json::object());
   const bool exchanged =
       std::any_of(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return step.action == "exchange"; });
@@ -468,7 +468,7 @@ Observation run_rule(const RuleEntry& rule, const EngineEntry& engine, const std
   prelude();
   std::chrono::milliseconds deadline = slack;
   for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);
-  Observation seen;
+  RuleObservation seen;
   const auto begin = std::chrono::steady_clock::now();
   int status = 0;
   bool in_time = false;

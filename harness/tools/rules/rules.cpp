@@ -48,7 +48,7 @@ bool as_expected(const RuleEntry& rule, const std::string& engine, const std::st
          std::find(stated->second.begin(), stated->second.end(), seen) != stated->second.end();
 }
 
-bool in_time(const RuleEntry& rule, const std::string& engine, const Observation& seen) {
+bool in_time(const RuleEntry& rule, const std::string& engine, const RuleObservation& seen) {
   const auto promised = rule.promised_ms.find(engine);
   const auto took = seen.took_ms.find(rule.timed);
   if (promised == rule.promised_ms.end() || took == seen.took_ms.end()) return true;

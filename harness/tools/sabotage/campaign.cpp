@@ -76,7 +76,7 @@ class Campaign {
     }
   }
 
-  std::vector<Row> run() {
+  std::vector<CampaignRow> run() {
     // In rounds, so that most fault injectors need few cases: a result arrives only after memory was watched for late
     // writes.
     for (std::size_t part = first_round;; part *= 4) {
@@ -180,7 +180,7 @@ class Campaign {
   const Selection& selection_;
   const CampaignOptions& options_;
   matrix::Space space_;
-  std::vector<Row> rows_;
+  std::vector<CampaignRow> rows_;
   std::vector<Candidate> candidates_;
   std::vector<Queue> queues_;
   std::map<std::string, matrix::Expression> expressions_;
@@ -188,12 +188,12 @@ class Campaign {
 
 }  // namespace
 
-std::vector<Row> run_campaign(const Catalogue& catalogue, const Selection& selection,
-                              const std::vector<FaultInjector>& injectors, const CampaignOptions& options) {
+std::vector<CampaignRow> run_campaign(const Catalogue& catalogue, const Selection& selection,
+                                      const std::vector<FaultInjector>& injectors, const CampaignOptions& options) {
   return Campaign(catalogue, selection, injectors, options).run();
 }
 
-Totals totals_of(const std::vector<Row>& rows) {
+Totals totals_of(const std::vector<CampaignRow>& rows) {
   Totals totals;
   for (const auto& row : rows) {
     if (row.injector.harmless) {

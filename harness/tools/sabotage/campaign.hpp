@@ -22,7 +22,7 @@ struct Catch {
   bool named{false};  ///< the diagnosis explains every byte and has the right class
 };
 
-struct Row {
+struct CampaignRow {
   FaultInjector injector;
   std::optional<Catch> caught;
   std::size_t tried{0};    ///< cases run against it; 0: no case of the suite has a place for it
@@ -40,8 +40,8 @@ struct CampaignOptions {
 
 /// Runs the cases of the selection in its order, those that a fault injector marks as likely first. Excludes cases that do
 /// not PASS with correct code. Throws catalogue::Error for a malformed expression.
-std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
-                              const std::vector<FaultInjector>& injectors, const CampaignOptions& options);
+std::vector<CampaignRow> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
+                                      const std::vector<FaultInjector>& injectors, const CampaignOptions& options);
 
 struct Totals {
   std::size_t injectors{0}, caught{0}, named{0};  ///< excluding the controls
@@ -52,6 +52,6 @@ struct Totals {
     return ran > 0 && caught == ran && named * 100 >= ran * 95 && false_alarms == 0;
   }
 };
-Totals totals_of(const std::vector<Row>& rows);
+Totals totals_of(const std::vector<CampaignRow>& rows);
 
 }  // namespace kvcts::sabotage

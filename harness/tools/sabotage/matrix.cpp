@@ -11,18 +11,18 @@ namespace {
 std::string checks(const Catch& c) { return fmt::format("{}", fmt::join(c.checks, " + ")); }
 
 /// "yes", or the class that it was given instead.
-std::string naming(const Row& row) {
+std::string naming(const CampaignRow& row) {
   if (!row.caught || row.injector.harmless) return "";
   if (row.caught->named) return "yes";
   const auto& d = row.caught->result.diagnosis;
   return d.exact && d.fault_class != FaultClass::none ? std::string(name(d.fault_class)) : "no";
 }
 
-std::string_view fault_class(const Row& row) {
+std::string_view fault_class(const CampaignRow& row) {
   return row.injector.harmless ? "(right code)" : name(row.injector.fault_class);
 }
 
-std::string noticed(const Row& row) {
+std::string noticed(const CampaignRow& row) {
   if (row.caught) return checks(*row.caught);
   if (row.skipped()) return "SKIPPED";
   return row.injector.harmless ? "not caught" : "NOT CAUGHT";

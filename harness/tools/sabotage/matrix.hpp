@@ -11,7 +11,7 @@ namespace kvcts::sabotage {
 /// What ran: a suite, or its cases behind another engine.
 struct Campaigned {
   std::string name;
-  std::vector<Row> rows;
+  std::vector<CampaignRow> rows;
 };
 
 /// "smoke: 71 of 71 fault injectors caught, 71 named (100.0 %); 0 false alarms of 3 controls"

@@ -150,8 +150,8 @@ TEST(FaultInjectors, RefuseBadDocumentsWithOneError) {
   EXPECT_NE(message_of("saboteur: a/b\nkind: plan\ntitle: t\noptions: {fault: ids}\n").find("planner"), std::string::npos);
 }
 
-Row row(bool harmless, bool caught, bool named) {
-  Row out;
+CampaignRow row(bool harmless, bool caught, bool named) {
+  CampaignRow out;
   out.injector.id = "a/b", out.injector.kind = "planner", out.injector.harmless = harmless, out.tried = 1;
   if (!harmless) out.injector.fault_class = FaultClass::truncated;
   if (caught) out.caught = Catch{"case", "smoke", {"bytes"}, {}, named};
@@ -159,7 +159,7 @@ Row row(bool harmless, bool caught, bool named) {
 }
 
 TEST(Totals, RequireAllCaughtNinetyFivePercentNamedAndNoFalseAlarm) {
-  std::vector<Row> rows(19, row(false, true, true));
+  std::vector<CampaignRow> rows(19, row(false, true, true));
   rows.push_back(row(false, true, false));
   rows.push_back(row(true, false, false));
   EXPECT_TRUE(totals_of(rows).good());  // 19 of 20
@@ -176,7 +176,7 @@ TEST(Totals, RequireAllCaughtNinetyFivePercentNamedAndNoFalseAlarm) {
 }
 
 TEST(Totals, ExcludeSkippedFaultsAndListThem) {
-  std::vector<Row> rows{row(false, true, true), row(false, false, false), row(true, false, false)};
+  std::vector<CampaignRow> rows{row(false, true, true), row(false, false, false), row(true, false, false)};
   EXPECT_FALSE(totals_of(rows).good());
   rows[1].silent = rows[1].tried, rows[1].why_silent = "it does not read";
   EXPECT_TRUE(totals_of(rows).good());
