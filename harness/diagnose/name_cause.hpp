@@ -6,7 +6,7 @@
 
 namespace kvcts::diagnose {
 
-/// `arrivals`: of the same bytes, searched; null: there are too many. Without `search` what is not seen at once has no text.
+/// `extents`: of the same bytes, searched; null: there are too many. Without `search` what is not seen at once has no text.
 /// `trace`: receives what was tried (scenario::Explanation).
 Diagnosis name_the_cause(const CaseBytes& bytes, const RegionExtents* extents, bool search = true,
                          std::string* trace = nullptr);

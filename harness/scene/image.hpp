@@ -37,7 +37,7 @@ class SymbolImage {
 
 /// What a byte is before the first write: poison, or zero where the memory holds zeros.
 SymbolId fresh_id(const Buffer& buffer, std::int64_t offset, SymbolTable& symbols);
-/// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
+/// The bytes [offset, offset + out.size()) in a pass; `symbols` renders that pass.
 void render(const SymbolImage& image, const Buffer& buffer, Rendering& symbols, std::int64_t offset,
             std::span<std::uint8_t> out);
 

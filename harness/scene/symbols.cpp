@@ -35,7 +35,7 @@ Pitch pitch_of(const Symbol& symbol) {
   return width == 4 ? Pitch{1, 2} : Pitch{width / 8, 1};
 }
 
-/// The first Symbol of the chunk, and the place of `who` in it.
+/// The first Symbol of the chunk, and the index of `symbol` in it.
 Symbol first_of(const Symbol& symbol, unsigned& index) {
   Symbol first = symbol;
   switch (symbol.kind) {

@@ -43,7 +43,7 @@ std::string place_text(const ResolvedCase& c, const RegionRef& region, std::int6
   return out;
 }
 
-/// `who` begins a row or poison; who is at this byte of it.
+/// `provenance` begins a row or poison; the result is of this byte of it.
 Provenance along(const ResolvedCase& c, Provenance provenance, const RegionRef& region, std::int64_t offset) {
   if (provenance.kind == Kind::poison) provenance.offset = provenance.last_offset = offset;
   if (provenance.kind != Kind::element) return provenance;

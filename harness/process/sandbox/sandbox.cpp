@@ -112,7 +112,7 @@ const std::string& bubblewrap() {
   return path;
 }
 
-/// Runs a command to its end with `filter` at descriptor 3; returns its wait() status, and its output in `said`.
+/// Runs a command to its end with `filter` at descriptor 3; returns its wait() status, and its output in `message`.
 int run(const std::vector<std::string>& argv, int filter, std::string& message) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;

@@ -14,7 +14,7 @@ namespace kvcts::supervisor {
 
 class CheckerLink {
  public:
-  /// Below `home`, the launcher of its host. `check_running` throws if the run is over.
+  /// Below `host_link`, the launcher of its host. `check_running` throws if the run is over.
   CheckerLink(Run& run, Link& host_link, int executor, Signal& wake, std::function<void()> check_running)
       : run_(run), host_link_(host_link), executor_(executor), wake_(wake), check_running_(std::move(check_running)) {}
 

@@ -195,7 +195,7 @@ std::vector<pid_t> CaseExecutor::programs_of(const Child& child) const {
   return pids;
 }
 
-/// `home`: the launcher of its host.
+/// `host_link`: the launcher of its host.
 Task<void> CaseExecutor::take_stack(Attempt& a, pid_t process, std::string kind, Link& host_link) {
   const std::string pid = std::to_string(process);
   std::string reasons;

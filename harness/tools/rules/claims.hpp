@@ -37,7 +37,7 @@ struct ClaimSeen {
 };
 std::string_view name(ClaimSeen::Verdict verdict);  ///< "holds", "BROKEN", "not asked"
 
-/// Plays one test with an engine that claims `said`. `memory` as in play().
+/// Plays one test with an engine that claims `message`. `memory` as in run_rule().
 ClaimSeen judge(const RuleEntry& test, const ClaimTexts& message, const EngineEntry& engine, const std::string& memory = "");
 
 }  // namespace kvcts::rules

@@ -302,7 +302,7 @@ inline std::string Evaluator::hold_fit(const Sentence& s) {
   const bool read = s.what.starts_with("was read");
   std::map<Part, std::optional<std::int64_t>> real;
   std::map<std::array<std::int64_t, 9>, std::map<std::int64_t, std::set<const Byte*>>> distances;
-  // `home`: its declared place. `offset`: where it lies or was read from.
+  // `source_range`: its declared place. `offset`: where it lies or was read from.
   const auto add = [&](const Byte& byte, const Byte& source_range, int region, std::int64_t offset) {
     std::int64_t distance = offset - source_range.offset;
     for (const auto& [p, bytes] : found) {

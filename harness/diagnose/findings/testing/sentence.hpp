@@ -124,7 +124,7 @@ class Reader {
     return std::nullopt;
   }
 
-  /// Maps of "holds heads 0 and 1 exchanged, token + 4": by axis. `said`: the values on each axis of the sentence.
+  /// Maps of "holds heads 0 and 1 exchanged, token + 4": by axis. `message`: the values on each axis of the sentence.
   std::map<Part, Change> changes(const std::string& text, const Sets& message, bool& other_byte) const {
     std::map<Part, Change> out;
     std::map<Part, std::map<std::int64_t, std::int64_t>> tables;
