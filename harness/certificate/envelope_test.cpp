@@ -19,11 +19,11 @@ TEST(Envelope, SignsTheDssePreAuthenticationEncoding) {
 TEST(Envelope, ReturnsTheSealedPayload) {
   const PrivateKey key = PrivateKey::generate();
   const std::string digest = hex(sha256("records"));
-  const SealedStatement message =
+  const SealedStatement statement =
       open(seal("product", digest, "urn:test:1", {{"n", 3}}, key), "urn:test:1", key.public_key());
-  EXPECT_EQ(message.subject, "product");
-  EXPECT_EQ(message.sha256, digest);
-  EXPECT_EQ(message.predicate, (json{{"n", 3}}));
+  EXPECT_EQ(statement.subject, "product");
+  EXPECT_EQ(statement.sha256, digest);
+  EXPECT_EQ(statement.predicate, (json{{"n", 3}}));
 }
 
 TEST(Envelope, DetectsAChangeOfAnyByte) {

@@ -127,11 +127,11 @@ bool leads(const std::vector<json>& rotations, const PublicKey& trusted, const P
     if (reached[i] == to) return true;
     for (const json& rotation : rotations) {
       try {
-        const SealedStatement answer = open(rotation, rotation_type, reached[i]);
-        expect_keys(answer.predicate, {"new", "old"}, "rotation");
-        const std::string pem = answer.predicate.at("new").get<std::string>();
+        const SealedStatement statement = open(rotation, rotation_type, reached[i]);
+        expect_keys(statement.predicate, {"new", "old"}, "rotation");
+        const std::string pem = statement.predicate.at("new").get<std::string>();
         const PublicKey next = PublicKey::from_pem(pem);
-        if (next.pem() == pem && next.id() == answer.sha256 && answer.predicate.at("old") == reached[i].pem() &&
+        if (next.pem() == pem && next.id() == statement.sha256 && statement.predicate.at("old") == reached[i].pem() &&
             std::find(reached.begin(), reached.end(), next) == reached.end())
           reached.push_back(next);
       } catch (const Error&) {  // of another key

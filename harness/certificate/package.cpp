@@ -132,16 +132,16 @@ void compare_plan(const json& plan, const std::vector<json>& records) {
 void compare_tree(const std::vector<std::string_view>& lines, const std::string& text, const std::string& root,
                   std::uint64_t count) {
   const std::vector<Digest> leaves = leaves_of(lines);
-  std::vector<Digest> reported;
-  for (const std::string_view line : lines_of(text, tree_file)) reported.push_back(digest_from_hex(line));
-  if (hex(root_of(reported)) != root) {
+  std::vector<Digest> listed;
+  for (const std::string_view line : lines_of(text, tree_file)) listed.push_back(digest_from_hex(line));
+  if (hex(root_of(listed)) != root) {
     if (hex(root_of(leaves)) == root) throw Error("tree.txt is not the tree that was signed; the records are");
     throw Error("records and tree are not those that were signed");
   }
-  if (reported.size() != leaves.size() || std::cmp_not_equal(leaves.size(), count))
+  if (listed.size() != leaves.size() || std::cmp_not_equal(leaves.size(), count))
     throw Error("expected " + std::to_string(count) + " records, found " + std::to_string(leaves.size()));
   for (std::size_t i = 0; i < leaves.size(); ++i)
-    if (leaves[i] != reported[i])
+    if (leaves[i] != listed[i])
       throw Error("record " + std::to_string(i + 1) + " (case '" + id_in(lines[i]) + "') is not the one that was signed");
 }
 

@@ -151,10 +151,10 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
   const auto become = [&](int end) {
     const int above = std::max(more_place, answer_place) + 1;
     const int answer = fcntl(end, F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above),
-              message = fcntl(errors.get(), F_DUPFD_CLOEXEC, above);
+              error_end = fcntl(errors.get(), F_DUPFD_CLOEXEC, above);
     be_quiet();
     dup2(answer, answer_place);
-    dup2(message, STDERR_FILENO);
+    dup2(error_end, STDERR_FILENO);
     if (other >= 0) dup2(other, more_place);
     execv(pointers[0], pointers.data());
   };

@@ -306,8 +306,8 @@ void name_fitting(Explanation& out, std::vector<Hypothesis> fit, const Hypothesi
   for (const Hypothesis& other : fit) {
     const bool another = listed.insert(other.fault_class).second,
                competing = another && other.cost <= first.cost + tie_margin;
-    const auto message = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
-    if (message({first.fault_class, first.words}) || std::ranges::any_of(out.others, message)) continue;
+    const auto same = [&](const Cause& c) { return c.fault_class == other.fault_class && c.words == other.words; };
+    if (same({first.fault_class, first.words}) || std::ranges::any_of(out.others, same)) continue;
     if (another || out.others.size() < others_reported) out.others.push_back({other.fault_class, other.words, 1, competing});
   }
   out.tried = search.tried();

@@ -248,7 +248,7 @@ double HypothesisSearch::judge(const CandidateSteps& bodies, bool& all, bool& co
   counts = !counted_ || seen.moved == moved_;
   if (seen.checks != o.checks) return 0;
   all_bytes_ = misses == 0;
-  const bool same_outcome = outcome_of(seen.ending, seen.message) == outcome_;
+  const bool same_outcome = outcome_of(seen.ending, seen.visible_events) == outcome_;
   if (misses == 0 && same_outcome && in_every_pass(bodies)) {
     all = true;
     return 1;

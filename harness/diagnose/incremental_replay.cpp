@@ -33,14 +33,14 @@ auto nth(const std::vector<T>& all, std::size_t n) {
 
 struct Harvest {
   std::int64_t moved{0};
-  std::vector<json> message;
+  std::vector<json> visible_events;
 };
 
 Harvest harvest(const std::vector<json>& events, std::size_t from) {
   Harvest out;
   for (std::size_t i = from; i < events.size(); ++i) {
     if (const auto moved = events[i].find("bytes_moved"); moved != events[i].end()) out.moved += moved->get<std::int64_t>();
-    if (reaches_somebody(events[i])) out.message.push_back(events[i]);
+    if (reaches_somebody(events[i])) out.visible_events.push_back(events[i]);
   }
   return out;
 }
@@ -87,12 +87,13 @@ IncrementalReplay::IncrementalReplay(const Scenario& scenario, const AddressSpac
     bytes.grow(program_.buffers, seed, pass);
     scenario::execute(program_, segment.ops_begin, program_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(program_.events, events);
-    segment.moved = got.moved, segment.message = std::move(got.message);
+    segment.moved = got.moved, segment.visible_events = std::move(got.visible_events);
     segment.ops_end = program_.ops.size(), segment.buffers_end = program_.buffers.size(),
     segment.checks_end = program_.checks.size();
     segment.after = recorder.progress();
     unchanged_.moved += segment.moved;
-    unchanged_.message.insert(unchanged_.message.end(), segment.message.begin(), segment.message.end());
+    unchanged_.visible_events.insert(unchanged_.visible_events.end(), segment.visible_events.begin(),
+                                     segment.visible_events.end());
     segments_.push_back(std::move(segment));
   }
   if (going) {
@@ -177,7 +178,7 @@ ReplayResult IncrementalReplay::execute(const CandidateSteps& bodies, const OnCh
   ReplayResult out;
   const auto take = [&](const auto& played) {
     out.moved += played.moved;
-    out.message.insert(out.message.end(), played.message.begin(), played.message.end());
+    out.visible_events.insert(out.visible_events.end(), played.visible_events.begin(), played.visible_events.end());
   };
   const auto is_base = [&](std::size_t at) { return at < segments_.size() && executions[at] == &executions_[at]; };
   while (k < executions.size() && is_base(k)) take(segments_[k++]);

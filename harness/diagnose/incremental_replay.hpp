@@ -17,10 +17,10 @@ using CandidateSteps = std::vector<std::vector<Action>>;  ///< what each step do
 struct ReplayResult {
   SequenceEnding ending;
   std::vector<std::string> checks;
-  std::vector<nlohmann::json> message;  ///< visible events: reports, and illegal accesses
-  std::int64_t moved{0};                ///< bytes, as engines count them
-  std::size_t first_check{0};           ///< the checks before it are those of the unchanged sequence
-  std::int64_t ops{0};                  ///< number played
+  std::vector<nlohmann::json> visible_events;  ///< visible events: reports, and illegal accesses
+  std::int64_t moved{0};                       ///< bytes, as engines count them
+  std::size_t first_check{0};                  ///< the checks before it are those of the unchanged sequence
+  std::int64_t ops{0};                         ///< number played
 };
 
 /// In one pass, from one base sequence.
@@ -50,7 +50,7 @@ class IncrementalReplay {
     std::size_t ops_begin{0}, ops_end{0};
     std::size_t buffers_begin{0}, buffers_end{0}, checks_begin{0}, checks_end{0};
     std::int64_t moved{0};
-    std::vector<nlohmann::json> message;
+    std::vector<nlohmann::json> visible_events;
     RecorderProgress before, after;
     Bytes bytes;  ///< before it
   };

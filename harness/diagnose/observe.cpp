@@ -107,11 +107,11 @@ SymbolId Expectation::id(const Checkpoint& check, int buffer, std::int64_t offse
 std::vector<json> reports(const std::vector<json>& events) {
   static const std::set<std::string> ops{"complete", "fail", "get"};
   std::vector<json> out;
-  std::set<json> reported;  // the parts of an object that one step gets count as one hit or miss
+  std::set<json> counted;  // the parts of an object that one step gets count as one hit or miss
   for (const json& event : events) {
     if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
     if (event["op"] == "get" &&
-        !reported.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())}))
+        !counted.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())}))
              .second)
       continue;
     json kept{{"op", event["op"]}, {"request", event.value("request", "")}};

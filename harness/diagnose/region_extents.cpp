@@ -31,7 +31,7 @@ View part(View whole, std::int64_t at, std::int64_t bytes) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
 }
 
-Provenance message(Kind kind, const std::string& text) {
+Provenance described(Kind kind, const std::string& text) {
   Provenance out;
   out.kind = kind, out.text = text;
   return out;
@@ -165,7 +165,7 @@ RegionExtent RegionExtents::row_at(const Region& region, const Owners& owners, s
   } else {
     // Guards whole, padding byte by byte: only the layout knows where it ends.
     row.bytes = at < region.base ? region.base - at : at < region.base + r.bytes ? 1 : end - at;
-    row.should = message(Kind::nothing, "nothing: no data belongs here");
+    row.should = described(Kind::nothing, "nothing: no data belongs here");
   }
   return row;
 }
@@ -287,7 +287,7 @@ class RegionExtents::Origins {
 
   /// Where the bytes come from, as the search found it.
   void set(RegionExtent& one, const findings::SearchedRange& found) const {
-    if (found.too_short) one.did = message(Kind::other, "too short to tell");
+    if (found.too_short) one.did = described(Kind::other, "too short to tell");
     if (found.source < 0) return;
     const auto source = static_cast<std::size_t>(found.source), producers = all_.producer_.size();
     if (source < producers) {
@@ -331,7 +331,7 @@ class RegionExtents::Origins {
     if (!location || !consumers_[static_cast<std::size_t>(r.group)].own(location->element))
       return poison_at(r, at - region.base, location);
     if (coord_of(location->element) == coord_of(one.should)) {
-      location->element = message(Kind::follows, "as it lies in the consumer");
+      location->element = described(Kind::follows, "as it lies in the consumer");
       return location;
     }
     const auto rest = std::min(location->run, static_cast<std::int64_t>(region.data.found.size()) - at);
@@ -397,7 +397,7 @@ std::int64_t RegionExtents::unexplained() const {
 Provenance RegionExtents::at_sight(const Region& region, const RegionExtent& one) {
   const View found = part(region.data.found, one.at, one.bytes);
   if (std::ranges::equal(part(region.data.before, one.at, one.bytes), found))
-    return message(Kind::before, "what was there before");
+    return described(Kind::before, "what was there before");
   Provenance out;
   if (one.bytes >= shortest && std::ranges::all_of(found, [&](std::uint8_t byte) { return byte == found[0]; }))
     out.kind = Kind::constant, out.value = found[0];

@@ -9,7 +9,7 @@
 namespace kvcts::scenario {
 namespace {
 
-const Scenario& reported() {
+const Scenario& lowered() {
   static const Scenario scenario = testing_support::scenario_of("arrived/two-blocks");
   return scenario;
 }
@@ -17,12 +17,12 @@ const Scenario& reported() {
 constexpr std::int64_t block = std::int64_t{4} * 2 * 32 * 2;
 
 Explanation of(const Patch& patch) {
-  const AddressSpace space(reported());
-  return explain(reported(), space, {{patch}, {}}, 1);
+  const AddressSpace space(lowered());
+  return explain(lowered(), space, {{patch}, {}}, 1);
 }
 
 BufferAddress in_c(std::int64_t offset) {
-  BufferAddress address = AddressSpace(reported()).address("C/kv.L0");
+  BufferAddress address = AddressSpace(lowered()).address("C/kv.L0");
   address.offset += offset;
   return address;
 }

@@ -137,7 +137,7 @@ class ExtentBuilder {
     }
   }
 
-  std::vector<Finding> reported() const { return findings::what_happened(extents_, called_); }
+  std::vector<Finding> result() const { return findings::what_happened(extents_, called_); }
 
  private:
   void add_row(const SymbolExtent& run) {
@@ -360,14 +360,14 @@ std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace&
   ExtentBuilder extents(scenario, space, symbols, true);
   Tracer tracer(space, symbols, check, attributions);
   for (const Attribution& attribution : attributions.all) extents.add(tracer.run_of(attribution));
-  return extents.reported();
+  return extents.result();
 }
 
 std::vector<Finding> what_happened(const Scenario& scenario, const AddressSpace& space, const SymbolTable& symbols,
                                    const std::vector<SymbolExtent>& runs) {
   ExtentBuilder extents(scenario, space, symbols, false);
   for (const SymbolExtent& run : runs) extents.add(run);
-  return extents.reported();
+  return extents.result();
 }
 
 }  // namespace kvcts::scenario

@@ -20,7 +20,7 @@ Report executed(const std::string& id) {
   return report;
 }
 
-std::vector<std::string> reported(const Report& report) {
+std::vector<std::string> sentences(const Report& report) {
   std::vector<std::string> out;
   for (const Finding& one : report.what_happened) out.push_back(one.text);
   return out;
@@ -41,7 +41,7 @@ std::vector<Finding> found_in_runs(const Scenario& scenario) {
 Words reported_in_runs(const Scenario& scenario) {
   Report report;
   report.what_happened = found_in_runs(scenario);
-  return reported(report);
+  return sentences(report);
 }
 
 bool says(const Report& report, const std::string& words) {
@@ -50,21 +50,21 @@ bool says(const Report& report, const std::string& words) {
 
 TEST(WhatHappened, NamesThePieceOfAMove) {
   const Report report = executed("happened/move#a-layer-with-k-and-v-exchanged");
-  EXPECT_EQ(reported(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
+  EXPECT_EQ(sentences(report), Words{"C, layer 1: holds K and V exchanged (1,024 bytes)"});
   ASSERT_FALSE(report.first_wrong.empty());
   const WrongByte& first = report.first_wrong[0];
   EXPECT_TRUE(first.where.ends_with("; wrong to " + std::to_string(first.offset + 255))) << first.where << ": K of a block";
 }
 
 TEST(WhatHappened, NamesTheScaleOfDecodedNumbers) {
-  EXPECT_EQ(reported(executed("happened/scales#ignored")), Words{"out: holds numbers without their scale (4,096 bytes)"});
-  EXPECT_EQ(reported(executed("happened/scales#of-head-0")),
+  EXPECT_EQ(sentences(executed("happened/scales#ignored")), Words{"out: holds numbers without their scale (4,096 bytes)"});
+  EXPECT_EQ(sentences(executed("happened/scales#of-head-0")),
             Words{"out, head 1: holds its number with the scale of head 0 (2,048 bytes)"})
       << "head 0's numbers are right";
 }
 
 TEST(WhatHappened, NamesContentThatTheIntendedStepsPutNowhere) {
-  EXPECT_EQ(reported(executed("happened/content-of-another")), Words{"P: holds request B (2,048 bytes)"});
+  EXPECT_EQ(sentences(executed("happened/content-of-another")), Words{"P: holds request B (2,048 bytes)"});
 }
 
 TEST(WhatHappened, ExtentsGiveTheSameFindingsAsBytes) {
@@ -85,7 +85,7 @@ TEST(WhatHappened, ExtentsGiveTheSameFindingsAsBytes) {
     const Words in_runs = reported_in_runs(scenario_of(id));
     EXPECT_FALSE(in_runs.empty()) << id;
     EXPECT_TRUE(words.empty() || in_runs == words) << id;
-    EXPECT_EQ(in_runs, reported(executed(id))) << id;
+    EXPECT_EQ(in_runs, sentences(executed(id))) << id;
   }
 }
 
@@ -103,10 +103,10 @@ TEST(WhatHappened, AHangCountsOnlyStepsThatWereDue) {
   const Report report = executed("happened/hang");
   EXPECT_EQ(report.wrong_bytes, 0);
   EXPECT_TRUE(says(report, "all 4096 bytes had arrived")) << report.message << report.state;
-  EXPECT_EQ(reported(report), Words{});
+  EXPECT_EQ(sentences(report), Words{});
 
   const Report half = executed("happened/hang#half-arrived");
-  EXPECT_EQ(reported(half), Words{"C, layer 1: not written (1,024 bytes)"});
+  EXPECT_EQ(sentences(half), Words{"C, layer 1: not written (1,024 bytes)"});
   EXPECT_TRUE(says(half, "1024 of 4096 bytes were wrong, 1024 of them never written")) << half.state;
 }
 

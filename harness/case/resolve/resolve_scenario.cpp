@@ -44,7 +44,7 @@ struct Shape {
   layout::TensorSpec tensors;
   std::map<std::string, std::int64_t> fixed;  ///< numbers that the layout requires
   Model model;
-  std::set<std::string> message;  ///< numbers that the memory or view itself names
+  std::set<std::string> declared;  ///< numbers that the memory or view itself names
   std::string dtype;
   layout::Cache cache;  ///< of the memory as declared
 };
@@ -107,7 +107,7 @@ void apply_fixed(Shape& shape) {
   for (const auto& [key, value] : shape.fixed) {
     auto* field = field_of(shape.model, key);
     if (!field) continue;
-    if (shape.message.contains(key) && *field != value) {
+    if (shape.declared.contains(key) && *field != value) {
       fail("layout " + shape.layout + " demands " + key + " = " + number(value) + ", the geometry says " + number(*field));
     }
     *field = value;
@@ -231,7 +231,7 @@ class Resolver {
   void adjust(Shape& shape, const View& view) const {
     choose_layout(shape, view, catalogue_);
     replace(shape.model, view.geometry);
-    for (const auto& [key, value] : view.geometry.items()) shape.message.insert(key);
+    for (const auto& [key, value] : view.geometry.items()) shape.declared.insert(key);
     if (!view.dtype.empty()) shape.dtype = view.dtype;
     apply_fixed(shape);
   }

@@ -133,8 +133,8 @@ report::Nights nights_before(const History& history, const store::RunInfo& run) 
       count(trend[p.run - first], p, own);
       count(all[p.run - first], p, own);
     }
-    const bool reported = letters.find_first_of("F~x") != std::string::npos;
-    if (reported && out.strips.size() < strips_kept) out.strips.emplace(one.id, letters);
+    const bool notable = letters.find_first_of("F~x") != std::string::npos;
+    if (notable && out.strips.size() < strips_kept) out.strips.emplace(one.id, letters);
   });
   const std::string columns =
       "<th scope=\"col\">Cases by night</th><th scope=\"col\">Pace</th><th scope=\"col\" class=\"n\">Good</th><th "
@@ -144,9 +144,9 @@ report::Nights nights_before(const History& history, const store::RunInfo& run) 
     if (engines.size() > 1 && std::any_of(trend.begin(), trend.end(), [](const Tally& t) { return t.all() > 0; }))
       rows += trend_row(engine, trend, runs, first);
   std::istringstream lines(text(answers(history, 0, run.suite, run.started_ms), ""));
-  std::string reported, one;
+  std::string story, one;
   std::getline(lines, one);  // which nights: the section says so
-  while (std::getline(lines, one)) reported += reported.empty() && one.empty() ? "" : escaped(one) + "\n";
+  while (std::getline(lines, one)) story += story.empty() && one.empty() ? "" : escaped(one) + "\n";
   out.markup = fmt::format(
       "<section aria-labelledby=\"nights\"><h2 id=\"nights\">Nights <span class=\"count\">{}</span></h2>\n<p "
       "class=\"lead\">The last {}, to {}. "
@@ -155,7 +155,7 @@ report::Nights nights_before(const History& history, const store::RunInfo& run) 
       "scope=\"col\">Engine</th>{}</tr></thead>"
       "<tbody>\n{}</tbody></table></div>\n<pre class=\"told\">{}</pre></section>\n",
       thousands(std::ssize(runs)), report::plural(static_cast<std::int64_t>(shown), "night"), day(runs.back()), columns,
-      rows, reported);
+      rows, story);
   return out;
 }
 

@@ -143,8 +143,8 @@ class Runner {
     if (!now && time - logged_at_ < log_interval) return;
     std::string words = fmt::format("round {}: {}/{} pairs, {} failed, {} running", pairs_.rounds, pairs_.runs.size(),
                                     planned_, pairs_.failures(), running_.size());
-    if (words != messages_) out_ << words << '\n' << std::flush;
-    messages_ = std::move(words), logged_at_ = time;
+    if (words != last_progress_) out_ << words << '\n' << std::flush;
+    last_progress_ = std::move(words), logged_at_ = time;
   }
 
   Pairs& pairs_;
@@ -155,7 +155,7 @@ class Runner {
   std::map<Link, int> tries_;
   std::size_t planned_{0};
   Clock::time_point written_{Clock::now()}, logged_at_{Clock::now()};
-  std::string messages_;
+  std::string last_progress_;
 };
 
 }  // namespace

@@ -107,14 +107,14 @@ std::string script(const SlurmOptions& options) {
 int finish(const catalogue::Catalogue& catalogue, const SlurmJob& job, std::vector<SlurmNode> nodes, const fs::path& out,
            bool as_json) {
   const fs::path parts = parts_of(out);
-  std::ostream& message = as_json ? std::cerr : std::cout;
-  Steps steps(job, parts, std::move(nodes), message);
+  std::ostream& console = as_json ? std::cerr : std::cout;
+  Steps steps(job, parts, std::move(nodes), console);
   steps.run();
   if (!fs::exists(out)) opening([&] { store::merge(out, steps.runs(), command_line()); });
   const int status = print_run(&catalogue, out, out, {}, false, as_json);
   fs::remove(parts / "job.json");
   if (steps.lost_any())
-    message << "logs of the steps: " << parts.string() << "\n";
+    console << "logs of the steps: " << parts.string() << "\n";
   else
     fs::remove_all(parts);
   return status;

@@ -174,8 +174,8 @@ void Steps::print_progress() {
     done += step.done, over += step.over, running += step.srun != 0;
   }
   const std::string words = fmt::format("{}/{}, {} of {} shards, {} running", done, job_.cases, over, job_.shards, running);
-  if (words != messages_) out_ << words << '\n' << std::flush;
-  messages_ = words;
+  if (words != last_progress_) out_ << words << '\n' << std::flush;
+  last_progress_ = words;
 }
 
 /// Gives each free place to the first shard that waits and may run there. Whether any shard is left.

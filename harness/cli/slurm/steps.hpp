@@ -59,7 +59,7 @@ class Steps {
   std::vector<Step> steps_;
   int lost_{0};
   bool disturbed_{false};  ///< a step was lost, or its srun had to be
-  std::string messages_;
+  std::string last_progress_;
 };
 
 }  // namespace kvcts::cli::slurm

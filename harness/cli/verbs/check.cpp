@@ -40,7 +40,7 @@ std::vector<std::string> archs_of(const std::string& text, const Catalogue& cat)
 }
 
 nlohmann::json side_json(const Description& d) {
-  return {{"said", d.message}, {"backend", d.backend},       {"layout", d.layout}, {"dtype", d.dtype},
+  return {{"said", d.written}, {"backend", d.backend},       {"layout", d.layout}, {"dtype", d.dtype},
           {"tp", d.tp},        {"block_size", d.block_size}, {"note", d.note}};
 }
 
@@ -55,7 +55,7 @@ nlohmann::json answer_json(const Answer& a) {
 }
 
 void print_side(const char* role, const Description& d, const Catalogue& cat) {
-  fmt::print("{:<10} {}\n", role, d.message);
+  fmt::print("{:<10} {}\n", role, d.written);
   fmt::print("           {}: {}{}\n", d.layout, cat.layouts().at(d.layout).text, d.note.empty() ? "" : "; " + d.note);
 }
 

@@ -153,11 +153,11 @@ nlohmann::json try_provider(const std::string& memory) {
 }
 
 /// Memory of a provider can only be used by a transport that takes it.
-std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& message) {
+std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& claims) {
   const std::uint32_t kind = provider.at("memory");
   for (const auto& [name, bit] :
        {std::pair{"memories.host", 0u}, {"memories.cuda", 1u}, {"memories.hip", 2u}, {"memories.other", 3u}}) {
-    if (bit == kind && message.at(name) != "1")
+    if (bit == kind && claims.at(name) != "1")
       return fmt::format("the provider's memory is {}, which the transport does not claim", std::string(name).substr(9));
   }
   return "";
@@ -193,14 +193,14 @@ struct Results {
   void add(const RuleEntry& test, const ClaimSeen& seen, bool own_memory) {
     const auto verdict = rules::name(seen.verdict);
     nlohmann::json& row = out["tests"].emplace_back();
-    row = {{"claim", test.claim},     {"said", seen.message}, {"test", test.id},
+    row = {{"claim", test.claim},     {"said", seen.claimed}, {"test", test.id},
            {"title", test.title},     {"verdict", verdict},   {"seen", seen.seen},
            {"allowed", seen.allowed}, {"words", seen.words},  {"ms", seen.ms}};
     const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
     ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
-    log(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.message, test.id, verdict,
+    log(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.claimed, test.id, verdict,
                     asked ? seen.seen : seen.words));
-    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.message == "1" && own_memory) {
+    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.claimed == "1" && own_memory) {
       beyond.push_back(test.claim + ": " + test.beyond);
       row["beyond"] = test.beyond;
     }
@@ -242,11 +242,11 @@ int show(Options options, const Globals& globals) {
     results.log(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
     return exit_unexpected;
   }
-  const auto message = who.value.at("claims").get<rules::ClaimTexts>();
-  if (!described) entry.processes = message.at("reach.host") == "1" || message.at("reach.network") == "1" ? 2 : 1;
+  const auto claims = who.value.at("claims").get<rules::ClaimTexts>();
+  if (!described) entry.processes = claims.at("reach.host") == "1" || claims.at("reach.network") == "1" ? 2 : 1;
   results.out = {{"engine", who.value["name"]},  {"version", who.value["version"]},    {"file", who.value["file"]},
                  {"processes", entry.processes}, {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
-  for (const auto& claim : rules::claim_names()) results.out["claims"][claim] = message.at(claim);
+  for (const auto& claim : rules::claim_names()) results.out["claims"][claim] = claims.at(claim);
   results.log(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
                           entry.processes == 2 ? "between two processes" : "within one process"));
   if (!options.memory.empty()) {
@@ -254,17 +254,17 @@ int show(Options options, const Globals& globals) {
       if (globals.json) fmt::print("{}\n", results.out.dump(2));
       return exit_unexpected;
     }
-    if (const std::string why = unfit(results.out["memory"]["provider"], message); !why.empty()) throw UsageError(why);
+    if (const std::string why = unfit(results.out["memory"]["provider"], claims); !why.empty()) throw UsageError(why);
   }
   // The other tests write, too: what they say of a transport that cannot is no news.
   std::optional<ClaimSeen> write;
   if (const auto at = std::find_if(tests.begin(), tests.end(), [](const RuleEntry& test) { return test.id == "writes"; });
       at != tests.end() && tests.size() > 1) {
-    write = rules::judge(*at, message, entry, options.memory);
+    write = rules::judge(*at, claims, entry, options.memory);
     if (write->verdict == ClaimSeen::Verdict::broken) results.log("a plain write is broken: look at `writes` first");
   }
   for (const RuleEntry& test : tests) {
-    const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, message, entry, options.memory);
+    const ClaimSeen seen = write && test.id == "writes" ? *write : rules::judge(test, claims, entry, options.memory);
     results.add(test, seen, options.memory.empty());
   }
   if (const std::string end = end_of_process(entry); !end.empty()) results.add_end(entry, end);

@@ -89,10 +89,10 @@ struct Over {
   Over(const Over&) = delete;
   ~Over() { ::close(fd); }
   std::string path() const { return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd); }
-  void log(std::uint32_t transfers) const {
+  void announce(std::uint32_t transfers) const {
     if (::pwrite(fd, &transfers, sizeof transfers, 0) < 0) throw std::runtime_error("cannot say that the bytes have moved");
   }
-  bool message(std::uint32_t transfers) const {
+  bool announced(std::uint32_t transfers) const {
     std::uint32_t is = 0;
     return ::pread(fd, &is, sizeof is, 0) == sizeof is && is == transfers;
   }
@@ -110,7 +110,7 @@ struct Job {
 json ended(std::map<std::uint64_t, Job>& jobs) {
   json calls = json::array();
   for (auto& [number, job] : jobs) {
-    if (job.waiting.is_null() || !job.over->message(job.waiting.at("transfer").get<std::uint32_t>() + 1)) continue;
+    if (job.waiting.is_null() || !job.over->announced(job.waiting.at("transfer").get<std::uint32_t>() + 1)) continue;
     calls.push_back({{"id", job.waiting.at("id")}, {"state", "done"}});
     job.waiting = nullptr;
   }
@@ -156,7 +156,7 @@ json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& j
         }
       }
     }
-    job.peer_over->log(call.at("transfer").get<std::uint32_t>() + 1);
+    job.peer_over->announce(call.at("transfer").get<std::uint32_t>() + 1);
     return {{"moved", moved}};
   } else if (name == "release") {
     jobs.erase(call.at("job").get<std::uint64_t>());

@@ -406,17 +406,17 @@ void report_by_piece(const std::vector<Extent>& extents, const Labels& labels, s
   const bool simple = many == 1 && !findings.front().vague && count_extents(extents, labels) <= 3;
   const bool one = std::ranges::all_of(rules, [&](const PieceRule& rule) { return rule.of == rules.front().of; });
   if (one && !(simple && rules.front().whole)) {
-    Finding message;
+    Finding finding;
     std::set<int> memories;
     for (const Extent& extent : extents) {
-      if (extent.wrong && extent.memory < labels.first_output) message.bytes += extent.bytes;
+      if (extent.wrong && extent.memory < labels.first_output) finding.bytes += extent.bytes;
       if (extent.memory < labels.first_output && !labels.sources.contains(extent.memory)) memories.insert(extent.memory);
     }
-    if (memories.size() == 1) message.text = labels.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
-    message.text += rules.front().message + " (" + rules.front().share + ", " + text::thousands(message.bytes) +
-                    (message.bytes == 1 ? " byte)" : " bytes)");
+    if (memories.size() == 1) finding.text = labels.memories.at(static_cast<std::size_t>(*memories.begin())) + ": ";
+    finding.text += rules.front().message + " (" + rules.front().share + ", " + text::thousands(finding.bytes) +
+                    (finding.bytes == 1 ? " byte)" : " bytes)");
     findings.erase(findings.begin(), findings.begin() + many);
-    findings.insert(findings.begin(), std::move(message));
+    findings.insert(findings.begin(), std::move(finding));
   } else if (simple) {
     std::erase_if(rules, [](const PieceRule& rule) { return !rule.part; });
   }
@@ -425,8 +425,8 @@ void report_by_piece(const std::vector<Extent>& extents, const Labels& labels, s
 
 }  // namespace
 
-std::vector<Finding> what_happened(const std::vector<Extent>& reported, const Labels& labels) {
-  const std::vector<Extent> extents = cut_alike(reported);
+std::vector<Finding> what_happened(const std::vector<Extent>& given, const Labels& labels) {
+  const std::vector<Extent> extents = cut_alike(given);
   std::map<int, Indices> of_memory;
   std::map<int, std::map<Sort, Indices>> groups;
   for (std::size_t i = 0; i < extents.size(); ++i) {

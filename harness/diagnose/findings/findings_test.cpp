@@ -41,7 +41,7 @@ Labels labels() {
   return out;
 }
 
-std::vector<std::string> reported(const std::vector<Extent>& extents) {
+std::vector<std::string> sentences(const std::vector<Extent>& extents) {
   std::vector<std::string> out;
   for (const Finding& one : what_happened(extents, labels())) out.push_back(one.text);
   return out;
@@ -49,37 +49,37 @@ std::vector<std::string> reported(const std::vector<Extent>& extents) {
 using Rules = std::vector<std::string>;
 
 TEST(Findings, RightBytesGiveNoFinding) {
-  EXPECT_EQ(reported(memory([](const Coordinates&, Extent&) {})), Rules{});
+  EXPECT_EQ(sentences(memory([](const Coordinates&, Extent&) {})), Rules{});
 }
 
 TEST(Findings, NameScopeAndChange) {
-  EXPECT_EQ(reported(memory(
+  EXPECT_EQ(sentences(memory(
                 [](const Coordinates& at, Extent& extent) { extent.is.at[ContentAxis::kv] = 1 - at[ContentAxis::kv]; })),
             Rules{"C: holds K and V exchanged (3,072 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(sentences(memory([](const Coordinates& at, Extent& extent) {
               if (at[ContentAxis::layer] == 1) extent.is.at[ContentAxis::kv] = 1 - at[ContentAxis::kv];
             })),
             Rules{"C, layer 1: holds K and V exchanged (1,536 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::head] = 0; })),
+  EXPECT_EQ(sentences(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::head] = 0; })),
             Rules{"C, heads 1..3: holds head 0 (2,304 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(sentences(memory([](const Coordinates& at, Extent& extent) {
               if (at[ContentAxis::token] / 4 == 1) extent.is.at[ContentAxis::token] -= 4;
             })),
             Rules{"C, tokens 4..7 (block 1): holds tokens 0..3 (1,024 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(sentences(memory([](const Coordinates& at, Extent& extent) {
               if (at[ContentAxis::token] >= 6) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
             })),
             Rules{"C, tokens 6..11 (blocks 1, 7): not written (1,536 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates& at, Extent& extent) {
+  EXPECT_EQ(sentences(memory([](const Coordinates& at, Extent& extent) {
               if (at[ContentAxis::head] == 2) extent.is = {ByteSource::Kind::constant, 0, 0, 0, {}, ""};
             })),
             Rules{"C, head 2: holds 0x00 (768 bytes)"});
-  EXPECT_EQ(reported(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::request] = 2; })),
+  EXPECT_EQ(sentences(memory([](const Coordinates&, Extent& extent) { extent.is.at[ContentAxis::request] = 2; })),
             Rules{"C: holds request B (3,072 bytes)"});
 }
 
 TEST(Findings, TwoChangesGiveTwoFindings) {
-  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = sentences(memory([](const Coordinates& at, Extent& extent) {
     if (at[ContentAxis::layer] == 0) extent.is.at[ContentAxis::head] ^= 1;
     if (at[ContentAxis::layer] == 1 && at[ContentAxis::token] < 4) extent.is = {ByteSource::Kind::nothing, 0, 0, 0, {}, ""};
   }));
@@ -89,7 +89,7 @@ TEST(Findings, TwoChangesGiveTwoFindings) {
 
 TEST(Findings, TwoAxesInTheOtherOrderAreOneFinding) {
   // Within a block of 4 slots x 4 heads, walked as heads x slots.
-  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = sentences(memory([](const Coordinates& at, Extent& extent) {
     const std::int64_t flat = at[ContentAxis::slot] * 4 + at[ContentAxis::head];
     extent.is.at[ContentAxis::token] += flat % 4 - at[ContentAxis::slot];
     extent.is.at[ContentAxis::head] = flat / 4;
@@ -106,14 +106,14 @@ TEST(Findings, DescribeARawCopyByOffsets) {
     extent.is.at[ContentAxis::token] = row / 4 % 12, extent.is.at[ContentAxis::head] = row % 4;
   });
   for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
-  EXPECT_EQ(reported(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
+  EXPECT_EQ(sentences(extents), Rules{"C, layers 0..2: content lies 48 bytes nearer than declared (3,072 bytes)"});
   // Two halves from two places: no one distance holds.
   for (Extent& extent : extents) extent.region = 0, extent.from = 1, extent.from_offset = extent.offset + 48;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const std::size_t far = (i * 37 + 11) % extents.size();
     if (i % 8 == 0) extents[i].is.at = extents[far].should.at, extents[i].from_offset = extents[far].offset;
   }
-  const Rules rules = reported(extents);
+  const Rules rules = sentences(extents);
   EXPECT_GT(rules.size(), 1U);
 }
 
@@ -133,10 +133,10 @@ std::vector<Extent> laid_with(std::int64_t stride) {
 
 TEST(Findings, RecoverStridesExactly) {
   auto extents = laid_with(32);
-  const Rules rules = reported(extents);
+  const Rules rules = sentences(extents);
   ASSERT_FALSE(rules.empty());
   const auto says = [&](const std::string& text) {
-    return std::ranges::any_of(reported(extents),
+    return std::ranges::any_of(sentences(extents),
                                [&](const std::string& rule) { return rule.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(says("content lies with slots 32 bytes apart; declared: slots 64 (1,536 bytes)")) << rules[0];
@@ -152,7 +152,7 @@ TEST(Findings, RecoverOnlyStridesOfWholeCodes) {
   auto extents = laid_with(32);
   for (Extent& extent : extents)
     if (extent.should.at[ContentAxis::kv] == 0) ++extent.offset, --extent.bytes, extent.should.byte = extent.is.byte = 1;
-  const Rules rules = reported(extents);
+  const Rules rules = sentences(extents);
   EXPECT_TRUE(std::ranges::count(rules, "C: content lies with slots 32 bytes apart; declared: slots 64 (1,488 bytes)"))
       << rules[0];
 }
@@ -171,7 +171,7 @@ TEST(Findings, FindNoStridesInABlockTable) {
     extents[i].from_offset = static_cast<std::int64_t>(row) * 640 + static_cast<std::int64_t>(i % 2) * 32;
     extents[i].wrong = extents[i].is != extents[i].should;
   }
-  for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
+  for (const std::string& rule : sentences(extents)) EXPECT_EQ(rule.find("apart"), std::string::npos) << rule;
 }
 
 TEST(Findings, DoNotTakeAWriteForARead) {
@@ -181,7 +181,7 @@ TEST(Findings, DoNotTakeAWriteForARead) {
     if (extent.wrong && extent.is.kind == ByteSource::Kind::element) extent.is.at[ContentAxis::request] = 2, extent.from = 0;
     extent.from_offset = extent.offset / 2;
   }
-  for (const std::string& rule : reported(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
+  for (const std::string& rule : sentences(extents)) EXPECT_EQ(rule.find("was read"), std::string::npos) << rule;
 }
 
 TEST(Findings, NameWhereAReadWithOtherStridesRead) {
@@ -223,7 +223,7 @@ TEST(Findings, CountRightBytesInTheirScope) {
 
 TEST(Findings, NeverIncludeRightBytes) {
   // A diagonal: every head and every slot has wrong bytes, and most of their product is right.
-  const Rules rules = reported(memory([](const Coordinates& at, Extent& extent) {
+  const Rules rules = sentences(memory([](const Coordinates& at, Extent& extent) {
     if (at[ContentAxis::slot] == at[ContentAxis::head]) extent.is = {ByteSource::Kind::constant, 7, 0, 0, {}, ""};
   }));
   ASSERT_EQ(rules.size(), 4U);
@@ -239,8 +239,9 @@ TEST(Findings, NameContentWhereNoneBelongs) {
   extra.is.kind = ByteSource::Kind::element;
   extra.is.at.at = {0, 2, 0, 0, 9, none, none, 1, 0};
   extents.push_back(extra);
-  EXPECT_EQ(reported(extents), Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
-                                     "where nothing was meant (16 bytes)"});
+  EXPECT_EQ(sentences(extents),
+            Rules{"C, layer 0, K, block 2, slot 3, head 1: holds request B, layer 0, K, token 9, head 1, "
+                  "where nothing was meant (16 bytes)"});
 }
 
 TEST(Maps, TheShortestMapThatHoldsIsChosen) {

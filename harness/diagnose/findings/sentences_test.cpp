@@ -250,7 +250,7 @@ std::vector<std::string> texts(const std::vector<Finding>& findings) {
 }
 
 /// What is said of every byte (`runs`: run by run), as run_scenario() has it.
-std::vector<std::string> reported(ExecutedScenario& p, bool runs) {
+std::vector<std::string> happened(ExecutedScenario& p, bool runs) {
   Expectation expectation(p.truth, p.space, p.symbols, ExecutedScenario::seed);
   if (runs)
     return texts(what_happened(p.scenario, p.space, p.symbols,
@@ -283,7 +283,7 @@ TEST(Sentences, HoldForTheBytes) {
     if (executed->mismatch.ranges.empty() || executed->program.ending.kind != "completed") continue;
     ++wrong;
     for (const bool runs : {false}) {
-      const auto list = reported(*executed, runs);
+      const auto list = happened(*executed, runs);
       sentences += static_cast<std::int64_t>(list.size());
       const std::string complaint = Evaluator(*executed).hold(list);
       if (complaint.empty()) continue;

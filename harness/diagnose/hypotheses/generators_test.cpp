@@ -23,7 +23,9 @@ const std::filesystem::path cases = std::filesystem::path(checkout::source()) / 
 constexpr const char* ids = "../harness/diagnose/testing/cases/ids.yaml";
 constexpr const char* steps = "../harness/diagnose/testing/cases/steps.yaml";
 
-Scenario reported(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_scenario(spec, catalogue); }
+Scenario scenario_of(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+  return resolve_scenario(spec, catalogue);
+}
 
 bool named(const Scenario& scenario, std::uint64_t seed, FaultClass fault_class) {
   const Diagnosis why = run_scenario(scenario, seed).diagnosis;
@@ -50,7 +52,7 @@ class Generators : public testing::TestWithParam<Need> {};
 TEST_P(Generators, EachExplainsACaseThatNoOtherDoes) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
-  const Scenario scenario = reported(spec, catalogue);
+  const Scenario scenario = scenario_of(spec, catalogue);
   const FaultClass expected = spec.expected.at(0).fault_class;
   EXPECT_TRUE(named(scenario, spec.seed, expected));
   const WithoutGenerator off(GetParam().generator);
@@ -86,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Nightly, Generators,
 TEST(Generators, ErasedLateIsACompetingCause) {
   const catalogue::Catalogue catalogue(cases);
   const CaseSpec spec = case_of(steps, "steps/erased-late", catalogue);
-  const Diagnosis late = run_scenario(reported(spec, catalogue), spec.seed).diagnosis;
+  const Diagnosis late = run_scenario(scenario_of(spec, catalogue), spec.seed).diagnosis;
   EXPECT_TRUE(std::ranges::any_of(late.causes, [](const Cause& c) {
     return to_string(c) == "read-before-ready: 'grow' happened only after 'put'";
   })) << late.text;
@@ -138,7 +140,7 @@ TEST(Variants, PackingLiesWhereTheMistakeLooks) {
                            Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
                            Packing{"field/footer-scales-read-inline", "field/scales.yaml", relaid},
                            Packing{"field/v-scales-linear-into-interleaved", "field/scales.yaml", swizzled}}) {
-    const Scenario scenario = reported(case_of(p.file, p.id, catalogue), catalogue);
+    const Scenario scenario = scenario_of(case_of(p.file, p.id, catalogue), catalogue);
     const layout::Cache wrong = cache_of(mistaken(scenario));
     const auto variants = p.variants(cache_of(scenario.memories.at("C").view));
     EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
@@ -151,8 +153,8 @@ TEST(Variants, PackingLiesWhereTheMistakeLooks) {
 
 TEST(Variants, NibbleOrderExchangesTheTwoCodesOfAByte) {
   const catalogue::Catalogue catalogue(cases);
-  const layout::Cache declared =
-      cache_of(reported(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);
+  const layout::Cache declared = cache_of(
+      scenario_of(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);
   const auto variants = recoded(declared);
   EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
     return lies(variant.cache, [&](layout::Component component, layout::Coord at) {

@@ -35,13 +35,14 @@ struct Tally {
   std::vector<double> ms;
   std::vector<std::string> misses;
   std::int64_t false_alarms{0}, passed{0}, broken{0};
-  std::int64_t with_wrong_bytes{0}, answer{0}, short_message{0};  ///< what_happened covers 99 % in order; in at most four
-  std::int64_t compared{0}, unlike{0};                            ///< with and without the engine
-  std::ofstream verdicts;                                         ///< one line per case, on request
+  std::int64_t with_wrong_bytes{0}, described{0},
+      described_shortly{0};             ///< what_happened covers 99 % in order; in at most four
+  std::int64_t compared{0}, unlike{0};  ///< with and without the engine
+  std::ofstream verdicts;               ///< one line per case, on request
 };
 
 /// What is reported, without times.
-nlohmann::json reported(Report report) {
+nlohmann::json without_times(Report report) {
   report.compare_ns = report.diagnose_ns = 0;
   return to_json(report);
 }
@@ -72,7 +73,7 @@ void compare_with_engine(const Scenario& scenario, std::uint64_t case_seed, cons
         engine.move(program, bytes, copies);
       });
   ++tally.compared;
-  if (reported(other) == reported(report)) return;
+  if (without_times(other) == without_times(report)) return;
   ++tally.unlike;
   tally.misses.push_back(fmt::format("{}: through the engine {} {}, without {} {}", label, name(other.outcome),
                                      other.message, name(report.outcome), report.message));
@@ -134,10 +135,10 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   if (report.wrong_bytes > 0) {
     std::int64_t covered = 0;
     for (const Finding& one : report.what_happened) covered += one.vague ? 0 : one.bytes;
-    const bool answer = covered * 100 >= report.wrong_bytes * 99;
+    const bool described = covered * 100 >= report.wrong_bytes * 99;
     ++tally.with_wrong_bytes;
-    tally.answer += answer;
-    tally.short_message += answer && report.what_happened.size() <= 4;
+    tally.described += described;
+    tally.described_shortly += described && report.what_happened.size() <= 4;
   }
   const auto fault_class = report.diagnosis.fault_class;
   const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
@@ -183,7 +184,7 @@ void print_sums(const Row& all, Tally& tally, ThroughEngine* engine, double targ
   fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms,
              tally.broken);
   fmt::print("what happened: said of 99 % of the wrong bytes in {} of {} failures, with at most four findings in {}\n",
-             tally.answer, tally.with_wrong_bytes, tally.short_message);
+             tally.described, tally.with_wrong_bytes, tally.described_shortly);
   std::sort(tally.ms.begin(), tally.ms.end());
   if (!tally.ms.empty())
     fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n",

@@ -43,16 +43,16 @@ struct Gone : std::runtime_error {
 class Starter {
  public:
   explicit Starter(std::vector<std::string> words) {
-    int in[2], answer[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(answer, O_CLOEXEC) != 0) throw Gone("no pipe");
+    int in[2], stderr_pipe[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(stderr_pipe, O_CLOEXEC) != 0) throw Gone("no pipe");
     stdin_.reset(in[1]);
-    answer_.reset(answer[0]);
-    const UniqueFd theirs(in[0]), their_answer(answer[1]);
-    ::fcntl(answer_.get(), F_SETFL, O_NONBLOCK);
+    stderr_.reset(stderr_pipe[0]);
+    const UniqueFd theirs(in[0]), their_stderr(stderr_pipe[1]);
+    ::fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 0);
-    for (const int stream : {1, 2}) ::posix_spawn_file_actions_adddup2(&actions, their_answer.get(), stream);
+    for (const int stream : {1, 2}) ::posix_spawn_file_actions_adddup2(&actions, their_stderr.get(), stream);
     std::vector<char*> pointers = pointers_to(words);
     const int error = ::posix_spawnp(&pid_, pointers[0], &actions, nullptr, pointers.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
@@ -74,11 +74,11 @@ class Starter {
   void write_line(const std::string& line) const {
     [[maybe_unused]] const auto written = ::write(stdin_.get(), line.data(), line.size());
   }
-  int answer() const { return answer_.get(); }
+  int stderr_pipe() const { return stderr_.get(); }
   /// What it said last, in a line.
   const std::string& words() {
     char buffer[4096];
-    for (ssize_t got = 0; (got = ::read(answer_.get(), buffer, sizeof buffer)) > 0;)
+    for (ssize_t got = 0; (got = ::read(stderr_.get(), buffer, sizeof buffer)) > 0;)
       words_ = (words_ + std::string(buffer, static_cast<std::size_t>(got))).substr(0, 2000);
     while (!words_.empty() && (words_.back() == '\n' || words_.back() == '\r')) words_.pop_back();
     return words_;
@@ -98,7 +98,7 @@ class Starter {
  private:
   pid_t pid_{0};
   int status_{0}, patience_ms_{end_ms};
-  UniqueFd stdin_, answer_;
+  UniqueFd stdin_, stderr_;
   std::string words_;
 };
 
@@ -214,7 +214,7 @@ class Near {
 
   void wait() {
     std::vector<pollfd> entries{{far_->fd(), static_cast<short>(POLLIN | (far_->output_bytes() > 0 ? POLLOUT : 0)), 0},
-                                {starter_->answer(), POLLIN, 0}};
+                                {starter_->stderr_pipe(), POLLIN, 0}};
     const auto add = [&](Channel& channel) {
       entries.push_back({channel.fd(), static_cast<short>(POLLIN | (channel.has_output() ? POLLOUT : 0)), 0});
     };

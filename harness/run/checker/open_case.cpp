@@ -214,13 +214,13 @@ std::optional<Diagnosis> OpenCase::name_reuse() const {
   for (const auto& [generation, word] : reuse_.given())
     if (!wrong_as(reuse_.transferred_late(generation)))
       late[word] += fmt::format("{} r{}", late[word].empty() ? "" : ",", generation);
-  std::string answer = late.empty() || late.contains("done") ? "answered done" : "";
+  std::string answered = late.empty() || late.contains("done") ? "answered done" : "";
   for (const auto& [word, requests] : late)
-    if (word != "done") answer += fmt::format("{}said {} of{}", answer.empty() ? "" : " and ", word, requests);
+    if (word != "done") answered += fmt::format("{}said {} of{}", answered.empty() ? "" : " and ", word, requests);
   return named({{FaultClass::stale_block,
                  fmt::format("the producer {}, its blocks were given to the next request (generation {}) at once, and the "
                              "consumer received that request's content",
-                             answer, reuse_.generation())}},
+                             answered, reuse_.generation())}},
                explains_all(*wrong));
 }
 
@@ -390,14 +390,14 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
   const bool explicit_plan = case_.connector.kind == "explicit";
   if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most)))
     return std::nullopt;
-  const std::string answer = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
+  const std::string counts = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
   const std::string most = amount.most != amount.least ? fmt::format(" to {}", amount.most) : "";
   return certain(FaultClass::false_success,
-                 fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", answer, moved,
+                 fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", counts, moved,
                              amount.least, most));
 }
 
-void OpenCase::diagnose(Report& report, const Differences& found, const json& request) {
+void OpenCase::name_cause(Report& report, const Differences& found, const json& request) {
   const bool transferred = request.value("transferred", true);
   const json events = request.value("events", json::array());
   std::optional<Diagnosis> reused;
@@ -413,11 +413,10 @@ void OpenCase::diagnose(Report& report, const Differences& found, const json& re
         report.what_happened = traced->extents->what_happened();
         report.picture = traced->extents->moves();
       }
-      report.diagnosis = transferred
-                             ? kvcts::diagnose::name_the_cause(traced->bytes, traced->extents ? &*traced->extents : nullptr,
-                                                               request.value("search", true),
-                                                               request.value("trace", false) ? &report.trace : nullptr)
-                             : kvcts::diagnose::name_the_end(traced->bytes);
+      report.diagnosis = transferred ? diagnose::name_the_cause(traced->bytes, traced->extents ? &*traced->extents : nullptr,
+                                                                request.value("search", true),
+                                                                request.value("trace", false) ? &report.trace : nullptr)
+                                     : diagnose::name_the_end(traced->bytes);
     }
   }
 }
@@ -471,7 +470,7 @@ Report OpenCase::compare(const json& request) {
   }
   const auto compared_at = now_ns();
 
-  diagnose(report, found, request);
+  name_cause(report, found, request);
   if (report.wrong_bytes != 0) {
     report.outcome = Outcome::fail;
     if (!report.diagnosis.exact && !report.diagnosis.text.empty() && !report.what_happened.empty())

@@ -89,7 +89,7 @@ class OpenCase {
   /// If all wrong bytes of the destination are those of the request that was given the producer's blocks.
   std::optional<Diagnosis> name_reuse() const;
   /// What happened and why, of a comparison with wrong bytes or a run that ended early.
-  void diagnose(Report& report, const Differences& found, const nlohmann::json& request);
+  void name_cause(Report& report, const Differences& found, const nlohmann::json& request);
   /// Of right bytes: whether the counts agree, and whether all had arrived when completion was reported.
   void judge_completion(Report& report, const oracle::Amount& amount, const nlohmann::json& request);
   std::optional<std::int64_t> wrong_as(const ResolvedCase& late) const;  ///< bytes, if that explains all of them

@@ -345,9 +345,9 @@ std::string Link::why_no_start() const { return process::first_line_of(errors_.g
 /// Of a host, or of a launcher there: why it is gone, in words.
 std::string Link::why_lost() const {
   if (host_ != nullptr && !failed_.empty()) return failed_;
-  const std::string answer = host_ != nullptr ? host_->why_no_start() : why_no_start();
+  const std::string why = host_ != nullptr ? host_->why_no_start() : why_no_start();
   const json& host = host_ != nullptr ? host_->far_ : far_;
-  return answer.empty() ? "host " + host.value("name", "") + ": kvcts-host ended without a word" : answer;
+  return why.empty() ? "host " + host.value("name", "") + ": kvcts-host ended without a word" : why;
 }
 
 void Link::lose() {

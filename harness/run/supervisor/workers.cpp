@@ -271,10 +271,10 @@ Task<CaseExecutor::Reply> CaseExecutor::await_worker(Attempt& a, std::vector<Chi
   const auto phase_of = [&](const Child& who) {
     const process::StatusPage& page = *who.page();
     const std::uint32_t number = page.phase.load(std::memory_order_acquire);
-    const bool reported = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent;
+    const bool current = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent;
     // The page belongs to code under test. Only a transfer covers two phases.
     const bool possible = phase == Phase::transfer && number == static_cast<std::uint32_t>(Phase::complete);
-    return reported && possible ? Phase::complete : phase;
+    return current && possible ? Phase::complete : phase;
   };
   std::map<const Child*, std::int64_t> entered;  // the second phase, when first reported: reporting it again gains no time
   Reply reply;

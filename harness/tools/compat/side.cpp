@@ -125,7 +125,7 @@ std::string take_words(const std::vector<std::string>& words, std::size_t first,
     else if (hint.empty())
       hint = words[i];
     else
-      throw Error("'" + out.message + "': expected a layout setting, a dtype, tpN or bsN, found '" + words[i] +
+      throw Error("'" + out.written + "': expected a layout setting, a dtype, tpN or bsN, found '" + words[i] +
                   "' beside '" + hint + "'");
   }
   return hint;
@@ -139,13 +139,13 @@ void choose(const std::string& system_text, const std::string& version, const st
     const auto any = offers(system, name, "", catalogue);
     const auto known = known_backends(system, catalogue);
     if (known.empty())
-      throw Error("'" + out.message +
+      throw Error("'" + out.written +
                   "': expected a system that the catalogue knows (vllm, flashinfer, sglang, tensorrt-llm), found '" +
                   system_text + "'");
     if (!any.empty())
-      throw Error("'" + out.message + "': " + system_text + " " + backend_text + " is known in other versions than " +
+      throw Error("'" + out.written + "': " + system_text + " " + backend_text + " is known in other versions than " +
                   version + "; see kvcts list --json or cases/backends");
-    throw Error("'" + out.message + "': expected a backend of " + system_text + ", found '" + backend_text +
+    throw Error("'" + out.written + "': expected a backend of " + system_text + ", found '" + backend_text +
                 "'; known: " + joined(known));
   }
   std::set<std::string> layouts;
@@ -165,7 +165,7 @@ void choose(const std::string& system_text, const std::string& version, const st
   if (layouts.empty() && hint.empty())
     throw Ambiguous(system_text + " " + backend_text + " has a layout for each setting: declare it", settings);
   if (layouts.empty())
-    throw Error("'" + out.message + "': expected a layout setting of " + backend_text + " (" + joined(settings) +
+    throw Error("'" + out.written + "': expected a layout setting of " + backend_text + " (" + joined(settings) +
                 "), a dtype, tpN or bsN, found '" + hint + "'");
   if (layouts.size() > 1)
     throw Ambiguous(system_text + " " + backend_text + " had other layouts in other versions: declare the version",
@@ -175,18 +175,18 @@ void choose(const std::string& system_text, const std::string& version, const st
 }
 
 /// A tensor alone: which layouts of the catalogue it can be.
-void from_shape(const json& message, Description& out, const Catalogue& catalogue) {
-  const auto shape = message.at("shape").get<std::vector<std::int64_t>>();
-  const auto strides = message.value("strides", std::vector<std::int64_t>{});
+void from_shape(const json& given, Description& out, const Catalogue& catalogue) {
+  const auto shape = given.at("shape").get<std::vector<std::int64_t>>();
+  const auto strides = given.value("strides", std::vector<std::int64_t>{});
   layout::Facts facts;
   const auto fact = [&](const char* key, std::optional<std::int64_t>& into) {
-    if (message.contains(key)) into = message.at(key).get<std::int64_t>();
+    if (given.contains(key)) into = given.at(key).get<std::int64_t>();
   };
   fact("layers", facts.layers), fact("blocks", facts.blocks), fact("block_size", facts.block_size),
       fact("heads", facts.heads), fact("head_dim", facts.head_dim);
   const auto readings = layout::readings(shape, facts, strides);
   if (readings.empty())
-    throw Error(out.message + ": no KV cache is known that has the shape " + json(shape).dump() + " under these facts");
+    throw Error(out.written + ": no KV cache is known that has the shape " + json(shape).dump() + " under these facts");
   std::vector<std::string> letters;
   for (const auto& reading : readings) letters.push_back(reading.letters);
   if (readings.size() > 1) {
@@ -208,7 +208,7 @@ void from_shape(const json& message, Description& out, const Catalogue& catalogu
   for (const auto& [id, entry] : catalogue.layouts())
     if (entry.text == physical && entry.tensors.shape == readings[0].letters) fits.push_back(id);
   if (fits.empty())
-    throw Error(out.message + ": the shape is read as " + readings[0].letters + ", " + physical +
+    throw Error(out.written + ": the shape is read as " + readings[0].letters + ", " + physical +
                 " in memory, and no layout of the catalogue is so");
   out.layout = fits.front();
   out.note = "the shape is read as " + readings[0].letters;
@@ -219,34 +219,34 @@ void from_shape(const json& message, Description& out, const Catalogue& catalogu
 Description from_json(const std::string& file, const Catalogue& catalogue) {
   std::ifstream in(file);
   if (!in) throw Error("expected a description of a side or a JSON file, found '" + file + "', which cannot be read");
-  json message = json::parse(in, nullptr, false);
-  if (!message.is_object()) throw Error(file + ": expected a JSON object");
+  json given = json::parse(in, nullptr, false);
+  if (!given.is_object()) throw Error(file + ": expected a JSON object");
   static const std::set<std::string> known{"backend", "layout", "dtype",  "tp",    "block_size", "shape",
                                            "strides", "layers", "blocks", "heads", "head_dim"};
-  for (const auto& [key, value] : message.items())
+  for (const auto& [key, value] : given.items())
     if (!known.contains(key))
       throw Error(file + ": unknown key '" + key + "'" + catalogue::suggestion(key, {known.begin(), known.end()}));
   try {
-    std::string text = message.value("backend", message.contains("shape") ? "" : message.value("layout", ""));
-    if (text.empty() && !message.contains("shape")) throw Error(file + ": expected backend, layout or shape");
+    std::string text = given.value("backend", given.contains("shape") ? "" : given.value("layout", ""));
+    if (text.empty() && !given.contains("shape")) throw Error(file + ": expected backend, layout or shape");
     for (const char* key : {"layout", "dtype"})
-      if (message.contains(key) && text != message.at(key).get<std::string>() && !text.empty())
-        text += ":" + message.at(key).get<std::string>();
-    if (message.contains("tp") && !text.empty()) text += ":tp" + std::to_string(message.at("tp").get<std::int64_t>());
-    if (message.contains("block_size") && !text.empty())
-      text += ":bs" + std::to_string(message.at("block_size").get<std::int64_t>());
+      if (given.contains(key) && text != given.at(key).get<std::string>() && !text.empty())
+        text += ":" + given.at(key).get<std::string>();
+    if (given.contains("tp") && !text.empty()) text += ":tp" + std::to_string(given.at("tp").get<std::int64_t>());
+    if (given.contains("block_size") && !text.empty())
+      text += ":bs" + std::to_string(given.at("block_size").get<std::int64_t>());
     if (!text.empty()) {
       Description out = describe(text, catalogue);
-      out.message = file;
+      out.written = file;
       return out;
     }
     Description out;
-    out.message = file;
-    out.tp = message.value("tp", std::int64_t{1});
-    out.block_size = message.value("block_size", std::int64_t{0});
-    if (message.contains("dtype") && (out.dtype = dtype_of(message.at("dtype").get<std::string>(), catalogue)).empty())
-      throw Error(file + ": unknown dtype '" + message.at("dtype").get<std::string>() + "'");
-    from_shape(message, out, catalogue);
+    out.written = file;
+    out.tp = given.value("tp", std::int64_t{1});
+    out.block_size = given.value("block_size", std::int64_t{0});
+    if (given.contains("dtype") && (out.dtype = dtype_of(given.at("dtype").get<std::string>(), catalogue)).empty())
+      throw Error(file + ": unknown dtype '" + given.at("dtype").get<std::string>() + "'");
+    from_shape(given, out, catalogue);
     return out;
   } catch (const json::exception& error) {
     throw Error(file + ": " + to_string(error));
@@ -272,7 +272,7 @@ Description describe(const std::string& text, const Catalogue& catalogue) {
   if (text.ends_with(".json")) return from_json(text, catalogue);
   const auto words = split(text, ':');
   Description out;
-  out.message = text;
+  out.written = text;
   if (words.empty() || words[0].empty())
     throw Error("expected SYSTEM-VERSION:BACKEND, a layout or a JSON file, found '" + text + "'");
   if (catalogue.layouts().contains(words[0]) || catalogue.backends().contains(words[0])) {

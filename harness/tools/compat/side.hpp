@@ -32,7 +32,7 @@ struct Ambiguous : std::runtime_error {
 };
 
 struct Description {
-  std::string message;                ///< as it was written
+  std::string written;                ///< as the user wrote it
   std::string system;                 ///< "vLLM"; "" for a layout of the catalogue
   std::string backend;                ///< catalogue id; "" = none: no limits of arch and dtype are known
   std::string layout;                 ///< catalogue id

@@ -370,9 +370,9 @@ Sizes sizes_of(const ResolvedCase& c) {
   out.emplace_back("block ids", blocks);
   out.emplace_back("tokens", tokens);
   out.emplace_back("requests", requests);
-  const bool reported = c.performer == Performer::machine;
-  out.emplace_back(reported ? "memories" : "ranks", ranks);
-  if (reported) out.emplace_back("steps", static_cast<std::int64_t>(c.scenario.steps.size()));
+  const bool is_scenario = c.performer == Performer::machine;
+  out.emplace_back(is_scenario ? "memories" : "ranks", ranks);
+  if (is_scenario) out.emplace_back("steps", static_cast<std::int64_t>(c.scenario.steps.size()));
   if (!c.copies.empty()) out.emplace_back("copies", static_cast<std::int64_t>(c.copies.size()));
   out.emplace_back("bytes", bytes);
   return out;

@@ -26,16 +26,16 @@ const std::array<Mask, 3> masks{{{"kinds", {"memory", "file", "object"}},
 std::string text_of(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
 
 /// Why a test does not apply to this engine; "" if it does.
-std::string unaskable(const RuleEntry& test, const ClaimTexts& message, const EngineEntry& engine) {
+std::string unaskable(const RuleEntry& test, const ClaimTexts& claims, const EngineEntry& engine) {
   for (const auto& [claim, value] : test.when) {
-    if (message.at(claim) != value) return "asked where " + claim + " is " + value + ", here it is " + message.at(claim);
+    if (claims.at(claim) != value) return "asked where " + claim + " is " + value + ", here it is " + claims.at(claim);
   }
   for (const RuleStep& step : test.steps) {
     if (engine.processes == 1 && (step.state == "stopped" || step.state == "killed"))
       return "applies only to a peer in another process";
     for (const auto& copy : step.copies) {
       if (copy.limit.empty()) continue;
-      const std::string& limit = message.at(copy.limit);
+      const std::string& limit = claims.at(copy.limit);
       if (limit == "unlimited" || (copy.limit == "alignment" && limit == "1")) return "no limit is claimed";
       const std::uint64_t value = std::stoull(limit);
       const std::uint64_t most = copy.limit == "max_descriptors" ? 1'000'000
@@ -90,11 +90,11 @@ std::vector<RuleEntry> read_claims(const std::filesystem::path& cases) {
   return tests;
 }
 
-ClaimSeen judge(const RuleEntry& test, const ClaimTexts& message, const EngineEntry& engine, const std::string& memory) {
+ClaimSeen judge(const RuleEntry& test, const ClaimTexts& claims, const EngineEntry& engine, const std::string& memory) {
   ClaimSeen out;
-  if (test.claim != always) out.message = message.at(test.claim);
-  if (out.words = unaskable(test, message, engine); !out.words.empty()) return out;
-  auto allowed = test.holds.find(out.message);
+  if (test.claim != always) out.claimed = claims.at(test.claim);
+  if (out.words = unaskable(test, claims, engine); !out.words.empty()) return out;
+  auto allowed = test.holds.find(out.claimed);
   if (allowed == test.holds.end()) allowed = test.holds.find(always);
   if (allowed == test.holds.end()) {
     out.words = "says nothing that this test could refute";

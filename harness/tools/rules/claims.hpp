@@ -29,7 +29,7 @@ std::vector<std::string> claim_names();
 struct ClaimSeen {
   enum class Verdict { holds, broken, not_asked };
   Verdict verdict{Verdict::not_asked};
-  std::string message;  ///< the claim's value; "" for what is always required
+  std::string claimed;  ///< the claim's value; "" for what is always required
   std::string seen;     ///< what was observed
   std::string words;    ///< the engine's last error; or why the test did not run
   std::vector<std::string> allowed;
@@ -37,7 +37,7 @@ struct ClaimSeen {
 };
 std::string_view name(ClaimSeen::Verdict verdict);  ///< "holds", "BROKEN", "not asked"
 
-/// Plays one test with an engine that claims `message`. `memory` as in run_rule().
-ClaimSeen judge(const RuleEntry& test, const ClaimTexts& message, const EngineEntry& engine, const std::string& memory = "");
+/// Plays one test with an engine that claims `claims`. `memory` as in run_rule().
+ClaimSeen judge(const RuleEntry& test, const ClaimTexts& claims, const EngineEntry& engine, const std::string& memory = "");
 
 }  // namespace kvcts::rules

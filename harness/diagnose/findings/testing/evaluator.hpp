@@ -104,11 +104,11 @@ class Evaluator {
                               : (content ? byte.meant : byte.located) && within(byte.place, s.scope);
       if (in && lies_in(byte, s.where)) all.push_back(&byte);
     }
-    Sets message;
+    Sets values;
     for (const Byte* byte : all)
-      for (int p = 0; p < parts; ++p) message[static_cast<Part>(p)].insert(byte->place.at[static_cast<std::size_t>(p)]);
+      for (int p = 0; p < parts; ++p) values[static_cast<Part>(p)].insert(byte->place.at[static_cast<std::size_t>(p)]);
     const bool turned = says(s, "in the other order");
-    const Holds holds = turned ? order_of(s, message) : to_string(s, message);
+    const Holds holds = turned ? order_of(s, values) : to_string(s, values);
     std::int64_t count = 0, right = 0;
     const Byte* other = nullptr;
     for (const Byte* byte : all) {
@@ -155,7 +155,7 @@ class Evaluator {
   }
   static bool constant(const Value& value) { return all_are(value, value[0]); }
 
-  Holds to_string(const Sentence& s, const Sets& message) const {
+  Holds to_string(const Sentence& s, const Sets& values) const {
     std::string what = s.what;
     Holds instead = [](const Byte&) { return true; };
     std::smatch m;
@@ -190,7 +190,7 @@ class Evaluator {
     if (what == "holds parts of several elements") return [this](const Byte& b) { return !p_.elements.contains(b.is); };
     if (!what.starts_with("holds ")) throw std::runtime_error("no such words");
     bool other_byte = false;
-    const auto changes = reader_.changes(what.substr(6), message, other_byte);
+    const auto changes = reader_.changes(what.substr(6), values, other_byte);
     return [this, changes, other_byte](const Byte& b) {
       return one_of(b.is, [&](const Element& e) {
         if ((e.byte != b.place.byte) != other_byte) return false;
@@ -227,12 +227,12 @@ class Evaluator {
   }
 
   /// Place (x, y) of two axes holds what the other order puts at x * B + y.
-  Holds order_of(const Sentence& s, const Sets& message) const {
+  Holds order_of(const Sentence& s, const Sets& values) const {
     static const std::regex form(R"(holds (\S+?)s and (\S+?)s in the other order)");
     std::smatch m;
     if (!std::regex_match(s.what, m, form)) throw std::runtime_error("no two axes");
     const Part a = Reader::part(m[1]), b = Reader::part(m[2]);
-    const std::int64_t as = *message.at(a).rbegin() + 1, bs = *message.at(b).rbegin() + 1;
+    const std::int64_t as = *values.at(a).rbegin() + 1, bs = *values.at(b).rbegin() + 1;
     return [this, a, b, as, bs](const Byte& byte) {
       Element to = byte.place;
       const std::int64_t flat = to.at[a] * bs + to.at[b];

@@ -124,8 +124,8 @@ class Reader {
     return std::nullopt;
   }
 
-  /// Maps of "holds heads 0 and 1 exchanged, token + 4": by axis. `message`: the values on each axis of the sentence.
-  std::map<Part, Change> changes(const std::string& text, const Sets& message, bool& other_byte) const {
+  /// Maps of "holds heads 0 and 1 exchanged, token + 4": by axis. `values`: those on each axis of the sentence.
+  std::map<Part, Change> changes(const std::string& text, const Sets& values, bool& other_byte) const {
     std::map<Part, Change> out;
     std::map<Part, std::map<std::int64_t, std::int64_t>> tables;
     static const std::regex shift(R"((.+) ([+-]) (\d+))"), times(R"((.+) x (\d+))"), modulo(R"((.+) modulo (\d+))"),
@@ -153,8 +153,8 @@ class Reader {
       } else if (std::regex_match(word, m, shift)) {
         out[part(m[1])] = [n = by(3) * (m[2] == "-" ? -1 : 1)](std::int64_t x) { return x + n; };
       } else if (std::regex_match(word, m, reverse)) {
-        const auto& values = message.at(part(m[1]));
-        out[part(m[1])] = [sum = *values.begin() + *values.rbegin()](std::int64_t x) { return sum - x; };
+        const auto& chosen = values.at(part(m[1]));
+        out[part(m[1])] = [sum = *chosen.begin() + *chosen.rbegin()](std::int64_t x) { return sum - x; };
       } else if (std::regex_match(word, m, swapped)) {
         const auto [p, a] = value(m[1], m[2], last);
         const auto b = value(m[1], m[3], last).second;
@@ -163,7 +163,7 @@ class Reader {
         add_table(m[1], m[2], m[3], last, tables);
       } else if (std::regex_match(word, m, range)) {
         const Part p = part(m[1]);
-        out[p] = [n = by(2) - *message.at(p).begin()](std::int64_t x) { return x + n; };
+        out[p] = [n = by(2) - *values.at(p).begin()](std::int64_t x) { return x + n; };
       } else if (const auto named = name(word)) {
         out[named->first] = [n = named->second](std::int64_t) { return n; };
       } else if (std::regex_match(word, m, always)) {
